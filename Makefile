@@ -1,0 +1,54 @@
+# Needs only Python >= 3.11: every target first brings the environment in $(VENV) up to date (.ci/setup), which is silent
+# and quick when there is nothing to do.  `make PYTHON=python3.12 test` chooses the interpreter.
+
+PYTHON ?=
+VENV ?= .venv
+# The live engines of the main job: light, real, a few seconds each.
+LIGHT_ENGINES ?= vidur==0.0.26 nano-vllm-fork==20260210
+PYTEST_ARGS ?= -n auto --maxprocesses 4
+
+PY := '$(VENV)/bin/python'
+ORACLE := '$(VENV)/bin/preempt-oracle'
+CONFORM := $(ORACLE) conform --main
+BENCH := $(PY) bench/run.py
+FAST := not vllm and not slow and not light
+
+.PHONY: help setup conform test bench check check-ruff check-mypy check-imports check-docs clean
+
+help:
+	@echo 'make conform  judge real engine schedulers: shipped vLLM traces, Vidur and nano-vllm-fork live'
+	@echo 'make test     the fast tests'
+	@echo 'make check    ruff, mypy, import contracts, generated documents current'
+	@echo 'make bench    speed of the monitor, as ratios within one run'
+	@echo 'make clean    remove what the above left in this checkout, .venv included'
+
+setup:
+	@PYTHON='$(PYTHON)' .ci/setup --venv '$(VENV)'
+
+conform: setup
+	@for engine in $(LIGHT_ENGINES); do $(ORACLE) engines install "$$engine" || exit $$?; done
+	@$(CONFORM)
+
+test: setup
+	@$(PY) -m pytest -m '$(FAST)' $(PYTEST_ARGS)
+
+bench: setup
+	@$(BENCH)
+
+check: check-ruff check-mypy check-imports check-docs
+
+check-ruff: setup
+	@$(PY) -m ruff check
+
+check-mypy: setup
+	@$(PY) -m mypy
+
+check-imports: setup
+	@'$(VENV)/bin/lint-imports' --no-logo
+
+check-docs: setup
+	@$(PY) -m preempt_oracle.docs --check
+
+clean:
+	rm -rf .venv .venv.log build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find spec properties oracle tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
