@@ -1,0 +1,401 @@
+"""What can be observed of a scheduler: the header, the events, and the acts inside a step.
+
+One class per entity of trace v1; `preempt_oracle.trace.wire` holds the same fields for the wire and a test keeps the
+two alike. Token counts are tokens, block counts are blocks (pages of one group), ids are the engine's own.
+Nothing here decides whether an event is right: see `preempt_spec.rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+DEVICE = "device"
+HOST = "host"
+
+#: What an engine or adapter may declare that it lets us observe. A rule lists what it needs; without it the rule is
+#: "not observable", never a pass.
+OBSERVABLE: Mapping[str, str] = {
+    "counts": "how many blocks each request gets in each step",
+    "blocks": "which blocks: true ids from the engine's allocator, not ids made up by the adapter",
+    "free": "the engine's own count of free blocks at the end of each step and after each abort",
+    "free-ids": "the ids in the engine's free list",
+    "refs": "every block whose reference count in the engine is neither 0 nor 1",
+    "queues": "the engine's running and waiting queues, in order",
+    "demote": "each preemption as it happens, in order, relative to the grants",
+    "trigger": "on whose behalf a preemption happened, and its cause",
+    "release": "which blocks the engine's allocator really took back from a victim",
+    "reset": "the victim's computed tokens after its release, as the engine holds them",
+    "held": "every request outside the running queue that still holds blocks or computed tokens",
+    "place": "the index at which a victim re-enters its queue",
+    "known": "how many tokens the engine keeps for a victim, and presents at its resume",
+    "start": "the position at which each grant starts, as told to the worker",
+    "sent": "the block table as told to the worker, read apart from the allocator's table",
+    "hits": "how many tokens a prefix hit covered at admission",
+    "publish": "when a block's hash becomes findable, and when it is withdrawn",
+    "emitted": "the tokens the engine itself appended when a frame was delivered",
+    "reject": "whether the engine refuses a request when it arrives",
+}
+
+
+@frozen
+class Group:
+    """A KV-cache group: layers that share one block table. `kind`: full, sliding or recurrent."""
+
+    name: str = "full"
+    kind: str = "full"
+    page_size: int = 16  # tokens per block
+
+
+@frozen
+class Pool:
+    """The blocks of one tier and group. `reserved` blocks (vLLM's null block) are counted in `total`, never owned."""
+
+    tier: str = DEVICE
+    group: int = 0
+    total: int = 0  # blocks
+    reserved: int = 0  # blocks
+
+
+@frozen
+class Limits:
+    """The configuration a policy reads. Tokens unless said otherwise."""
+
+    max_running: int  # requests that may run at once (vLLM max_num_seqs)
+    budget: int  # tokens granted in one step (vLLM max_num_batched_tokens)
+    max_length: int  # longest admissible sequence, prompt and outputs (vLLM max_model_len)
+    long_prefill: int = 0  # cap on one grant while several requests live; 0 = none
+    chunked: bool = True  # a prefill may be split over steps
+    caching: bool = False  # freed full blocks stay findable by prefix
+    whole_fit: bool = True  # admission needs room for the whole known sequence (vLLM scheduler_reserve_full_isl)
+    watermark: int = 0  # blocks kept free by admission while something runs
+
+
+@frozen
+class Header:
+    """The first line of a trace."""
+
+    engine: str
+    version: str
+    policy: str  # name of a profile
+    limits: Limits
+    groups: tuple[Group, ...] = (Group(),)
+    pools: tuple[Pool, ...] = ()
+    observes: frozenset[str] = frozenset()
+    assumes: tuple[str, ...] = ()
+    content: str = "plain"  # tokens are "plain" ids, or "hashed": one salted prefix hash per position
+    trace: int = 1
+
+
+# -- acts: what happens inside one step, in real order --------------------------------------------------------------
+# `after` counts the grants of the step's parallel arrays that were made before the act; acts of equal `after` keep
+# the order of the list.
+
+
+@frozen
+class Demote:
+    """A running request becomes a victim. `need` and `supply` (blocks) are the engine's own figures, if seen."""
+
+    request: str
+    after: int = 0
+    cause: str = "growth"  # growth, admission, starvation, reset, pause
+    beneficiaries: tuple[str, ...] = ()
+    resource: str = "blocks"
+    need: int | None = None
+    supply: int | None = None
+
+
+@frozen
+class Release:
+    """A victim's memory goes back. `blocks`: per group, what the allocator really took. `until`: a frame, if fenced."""
+
+    request: str
+    after: int = 0
+    blocks: tuple[tuple[int, ...], ...] | None = None
+    until: int | None = None
+    computed: int | None = None  # the engine's computed tokens afterwards
+    drafts: int | None = None  # drafts the engine still holds afterwards
+
+
+@frozen
+class Requeue:
+    """A victim re-enters a queue at `index`, keeping `known` tokens (prompt and outputs)."""
+
+    request: str
+    after: int = 0
+    queue: str = "waiting"
+    index: int | None = None
+    known: int | None = None
+
+
+@frozen
+class Plan:
+    """A grant made and then taken back in the same step; grants that stand are in the step's arrays."""
+
+    request: str
+    after: int = 0
+    start: int = 0
+    tokens: int = 0
+    blocks: tuple[tuple[int, ...], ...] = ()
+
+
+@frozen
+class Unplan:
+    """The engine takes a grant of this step back."""
+
+    request: str
+    after: int = 0
+    tokens: int = 0
+
+
+@frozen
+class Skip:
+    """A request was looked at and passed over, for a reason the shadow state cannot see."""
+
+    request: str
+    guard: str
+    after: int = 0
+
+
+@frozen
+class Publish:
+    """Blocks become findable by prefix: they hold (or will, once this frame ran) `request`'s prefix."""
+
+    request: str
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Withdraw:
+    """Blocks stop being findable."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Pin:
+    """Somebody other than a table holds these blocks (a transfer, a checkpoint)."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Unpin:
+    """The pin is gone."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Unfence:
+    """Fenced blocks become free."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+Act = Demote | Release | Requeue | Plan | Unplan | Skip | Publish | Withdraw | Pin | Unpin | Unfence
+
+
+# -- events ---------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class Delta:
+    """Blocks appended to a request's owned table, in table order."""
+
+    request: str
+    group: int
+    blocks: tuple[int, ...]
+
+
+@frozen
+class Sent:
+    """What the worker was told of a table: all of it (`full`), or blocks to append."""
+
+    request: str
+    group: int
+    blocks: tuple[int, ...]
+    full: bool = False
+
+
+@frozen
+class Resumed:
+    """A request told to the worker in full after a preemption, `known` tokens long."""
+
+    request: str
+    known: int | None = None
+
+
+@frozen
+class Hit:
+    """Tokens a prefix hit covered when the request was admitted in this step."""
+
+    request: str
+    tokens: int
+
+
+@frozen
+class Held:
+    """A request outside the running queue that holds memory."""
+
+    request: str
+    blocks: int
+    computed: int
+
+
+@frozen
+class Refs:
+    """A block whose reference count is neither 0 nor 1."""
+
+    group: int
+    block: int
+    count: int
+
+
+@frozen
+class Observed:
+    """The engine's own books. Compared with the shadow state, never believed. Absent fields were not read."""
+
+    free: tuple[int, ...] | None = None  # free blocks per group, evictable ones included
+    free_ids: tuple[tuple[int, ...], ...] | None = None  # the free list per group
+    running: tuple[str, ...] | None = None
+    waiting: tuple[str, ...] | None = None
+    held: tuple[Held, ...] | None = None
+    refs: tuple[Refs, ...] | None = None
+
+
+@frozen
+class Arrive:
+    """A request enters the waiting queue. `arrival` orders requests (ties allowed); smaller `priority` is better."""
+
+    request: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    priority: int = 0
+    arrival: int = 0
+    salt: str = ""
+
+
+@frozen
+class Reject:
+    """The engine refuses a request that arrived."""
+
+    request: str
+    reason: str = ""
+
+
+@frozen
+class Abort:
+    """The user cancels a request. `blocks`: what the allocator really took back."""
+
+    request: str
+    reason: str = ""
+    blocks: tuple[tuple[int, ...], ...] | None = None
+    observed: Observed = Observed()
+
+
+@frozen
+class Finish:
+    """The engine ends a request: `length` (max tokens emitted) or `stop`."""
+
+    request: str
+    reason: str = "length"
+    blocks: tuple[tuple[int, ...], ...] | None = None
+
+
+@frozen
+class Control:
+    """reset, pause, resume or caps: the operator acts on the scheduler between steps."""
+
+    kind: str
+    acts: tuple[Act, ...] = ()
+
+
+@frozen
+class Step:
+    """One scheduling decision, dispatched as `frame`.
+
+    `requests`, `tokens` and `start` are parallel: the i-th grant gives `tokens[i]` tokens from position `start[i]`
+    (absent: from the computed tokens). They are arrays, not an object keyed by id, so that a duplicate grant shows.
+    """
+
+    frame: int
+    requests: tuple[str, ...] = ()
+    tokens: tuple[int, ...] = ()
+    start: tuple[int, ...] | None = None
+    blocks: tuple[Delta, ...] = ()
+    sent: tuple[Sent, ...] = ()
+    resumed: tuple[Resumed, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    drafts: tuple[Hit, ...] = ()
+    acts: tuple[Act, ...] = ()
+    reason: str = ""  # why the step is empty
+    observed: Observed = Observed()
+
+
+@frozen
+class Deliver:
+    """A frame's outputs reach the scheduler: `tokens[i]` for `requests[i]`.
+
+    `disposition[i]`: delivered, empty or dropped (absent: all delivered). `emitted[i]`: what the engine itself
+    appended (absent: not read).
+    """
+
+    frame: int
+    requests: tuple[str, ...] = ()
+    tokens: tuple[tuple[int, ...], ...] = ()
+    accepted: tuple[int, ...] | None = None
+    disposition: tuple[str, ...] | None = None
+    emitted: tuple[tuple[int, ...], ...] | None = None
+
+
+@frozen
+class CopyStart:
+    """Blocks begin to move between tiers: (source, destination, group) each."""
+
+    copy: int
+    direction: str  # out, in
+    blocks: tuple[tuple[int, int, int], ...]
+    before: int | None = None  # the frame this copy is ordered before
+
+
+@frozen
+class CopyDone:
+    """A copy ended."""
+
+    copy: int
+    ok: bool = True
+
+
+@frozen
+class EngineError:
+    """An exception. `origin`: whose code raised it in its innermost frame: engine, adapter or protocol."""
+
+    origin: str
+    kind: str
+    message: str = ""
+    where: str = ""
+
+
+@frozen
+class Footer:
+    """The last line: counts by which a cut-off trace is recognised."""
+
+    lines: int
+    steps: int
+    grants: int
+    preemptions: int
+
+
+Event = Arrive | Reject | Abort | Finish | Control | Step | Deliver | CopyStart | CopyDone | EngineError

@@ -1,0 +1,120 @@
+"""A step in slow motion: the micro-events the rules are attached to.
+
+A `Step` packs one scheduling decision into parallel arrays and acts. `expand` unfolds it into what happened, in
+order: Begin, then acts and grants as they came, then Dispatch (the frame's KV writes count from here, all at once:
+within one forward pass every layer writes before it attends), then Close (the step is over; the books are compared).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from preempt_spec.events import (
+    Abort,
+    Act,
+    Arrive,
+    Control,
+    CopyDone,
+    CopyStart,
+    Deliver,
+    EngineError,
+    Event,
+    Finish,
+    Reject,
+    Step,
+)
+
+
+@frozen
+class Begin:
+    """A step starts."""
+
+    frame: int
+
+
+@frozen
+class Grant:
+    """`tokens` tokens for `request` in this step; `start` None: from the computed tokens. `blocks` join its table."""
+
+    request: str
+    tokens: int
+    start: int | None
+    blocks: tuple[tuple[int, ...], ...]
+    hit: int | None
+
+
+@frozen
+class Dispatch:
+    """The frame leaves for the worker."""
+
+    frame: int
+
+
+@frozen
+class Close:
+    """The step is over. `stray`: blocks that joined a table without a grant."""
+
+    step: Step
+    stray: tuple[str, ...]
+
+
+@frozen
+class ControlDone:
+    """A control is over."""
+
+    kind: str
+
+
+Micro = (
+    Begin
+    | Grant
+    | Dispatch
+    | Close
+    | Act
+    | Arrive
+    | Reject
+    | Abort
+    | Finish
+    | Deliver
+    | EngineError
+    | CopyStart
+    | CopyDone
+    | ControlDone
+)
+
+
+def expand(event: Event, groups: int) -> Iterator[Micro]:
+    """The micro-events of one event, in order."""
+    if isinstance(event, Step):
+        yield from _step(event, groups)
+    elif isinstance(event, Control):
+        yield from event.acts
+        yield ControlDone(event.kind)
+    else:
+        yield event
+
+
+def _step(step: Step, groups: int) -> Iterator[Micro]:
+    nothing: tuple[tuple[int, ...], ...] = ((),) * groups
+    blocks: dict[str, tuple[tuple[int, ...], ...]] = {}
+    for d in step.blocks:
+        had = blocks.get(d.request, nothing)
+        blocks[d.request] = (*had[: d.group], had[d.group] + d.blocks, *had[d.group + 1 :])
+    hits = {h.request: h.tokens for h in step.hits}
+    yield Begin(step.frame)
+    acts = iter(step.acts)
+    act = next(acts, None)
+    for i, request in enumerate(step.requests):
+        while act is not None and act.after <= i:
+            yield act
+            act = next(acts, None)
+        start = None if step.start is None else step.start[i]
+        # A second grant of the same request (a violation) gets no blocks: they were counted with the first.
+        yield Grant(request, step.tokens[i], start, blocks.pop(request, nothing), hits.get(request))
+    while act is not None:
+        yield act
+        act = next(acts, None)
+    yield Dispatch(step.frame)
+    yield Close(step, tuple(blocks))

@@ -1,0 +1,100 @@
+"""A policy: what an engine may decide for itself, as named values of a few knobs.
+
+Each knob is an enum; `functions` gives each value its meaning as a small pure function over the view. A scheduler
+takes the arg-max of such a function; a rule tests membership.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from attrs import frozen
+
+
+class Victim(Enum):
+    """Who is preempted when a running request cannot grow."""
+
+    LAST_RUNNING = "the last position in the running queue, the requester included"
+    WORST_PRIORITY = "the worst (priority, arrival); of equals, the earliest position"
+    LAST_UNPLANNED = "the last running request not yet considered in this step; the requester if there is none"
+    LATEST_UNPLANNED = "the latest arrival not yet considered in this step; the requester if there is none"
+
+
+class Order(Enum):
+    """How the waiting queue is ordered: who is next, and where an arrival goes."""
+
+    ARRIVAL = "as queued: arrivals go to the back"
+    PRIORITY = "sorted by (priority, arrival, id)"
+
+
+class Requeue(Enum):
+    """Where a victim re-enters the waiting queue."""
+
+    FRONT = "front"
+    PRIORITY = "its sorted place"
+
+
+class Need(Enum):
+    """How many free blocks a running request must see before it is granted tokens."""
+
+    GROWTH = "the blocks its next grant lacks"
+    ONE_FREE = "one, whether or not its table grows"
+
+
+class Phase(Enum):
+    """What one step may mix."""
+
+    MIXED = "running requests first, then admissions"
+    PREFILL_FIRST = "admissions if any fits, and then nothing else; otherwise the running requests"
+
+
+class AfterPreemption(Enum):
+    """Whether a step that preempted may still admit."""
+
+    CLOSED = "no admission in a preempting step"
+    OPEN = "admission goes on"
+
+
+class AfterSelf(Enum):
+    """What a step does once a request preempted itself."""
+
+    STOP = "ends its pass over the running queue"
+    CONTINUE = "goes on with the next running request"
+
+
+class FullHit(Enum):
+    """How far a prefix hit may reach at admission."""
+
+    LEAVE_ONE = "at most known tokens - 1: the last token is computed again, to sample from it"
+
+
+class Oversize(Enum):
+    """Who refuses a request that can never fit."""
+
+    SCHEDULER = "the scheduler, when it arrives"
+    FRONT_END = "a layer above the scheduler: such requests never reach it"
+
+
+class Progress(Enum):
+    """What bounds K of live/progress."""
+
+    CHUNKED = "refills share the step budget"
+    EVERY_BATCH = "every non-empty step yields a token"
+
+
+@frozen
+class Policy:
+    """One value per knob."""
+
+    name: str
+    victim: Victim
+    requeue: Requeue
+    order: Order
+    need: Need
+    phase: Phase
+    after_preemption: AfterPreemption
+    after_self: AfterSelf
+    full_hit: FullHit
+    oversize: Oversize
+    progress: Progress
+    causes: frozenset[str] = frozenset({"growth"})

@@ -1,0 +1,110 @@
+"""resume/*: what a resumed request attends, and what the worker was told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preempt_spec.events import Publish
+from preempt_spec.micro import Close, Grant
+from preempt_spec.policies.functions import hit_limit
+from preempt_spec.rules.rule import Kind, on, rule
+from preempt_spec.view import Place, View
+
+MESSAGE = rule(
+    "resume/message",
+    Kind.MUST,
+    "What the worker is told (sent) adds up to what is owned; a resumed request is described in full.",
+)
+
+
+@on(MESSAGE, Close, "counts sent")
+def sent_adds_up(s: View, e: Close) -> Iterator[str | None]:
+    """For each request whose table changed or was described in this step: sent = owned, in every group."""
+    told: dict[tuple[str, int], tuple[tuple[int, ...], bool]] = {(x.request, x.group): (x.blocks, x.full) for x in e.step.sent}
+    changed = dict.fromkeys([*(d.request for d in e.step.blocks), *(x.request for x in e.step.sent), *s.plan.admitted])
+    for r in changed:
+        if r not in s.plan.granted:
+            continue
+        wrong = None
+        for g, table in enumerate(s.request(r).tables):
+            blocks, full = told.get((r, g), ((), False))
+            if r in s.plan.admitted and not full:
+                wrong = f"{r} was admitted and its table (group {g}) was not sent in full"
+                break
+            have = list(blocks) if full else [*s.request(r).sent[g], *blocks]
+            if have != list(table):
+                wrong = f"the worker has {have} for {r} (group {g}), the allocator {list(table)}"
+                break
+        yield wrong
+
+
+@on(MESSAGE, Close, "sent demote")
+def resumed_are_told(s: View, e: Close) -> Iterator[str | None]:
+    """Exactly the resumed requests are announced as resumed."""
+    back = {r for r in s.plan.admitted if s.request(r).preempted}
+    told = {x.request for x in e.step.resumed}
+    if back or told:
+        wrong = sorted(back ^ told)
+        yield f"{wrong[0]} {'resumes and is not announced' if wrong[0] in back else 'is announced as resumed and was not preempted'}" if wrong else None
+
+
+HIT = rule(
+    "resume/hit",
+    Kind.MUST,
+    "Computed tokens at admission are at most the best valid prefix hit, under the declared full-hit convention.",
+)
+
+
+@on(HIT, Grant, "start blocks")
+@on(HIT, Grant, "hits blocks")
+def no_more_than_resident(s: View, e: Grant) -> Iterator[str | None]:
+    """An admission starts where resident KV of its own prefix ends, or earlier."""
+    if s.request(e.request).place is not Place.WAITING:
+        return
+    start = e.start if e.start is not None else e.hit or 0
+    if e.hit is not None and e.hit != start:
+        yield f"{e.request} hit {e.hit} tokens and starts at {start}"
+    elif start > (most := hit_limit(s, e.request)):
+        yield f"{e.request} starts at {start}; a hit may cover {most} of its {len(s.request(e.request).tokens)} tokens"
+    elif start and not s.resident(e.request, start, e.blocks):
+        yield f"{e.request} starts at {start}; resident blocks hold {s.best_hit(e.request)} tokens of its prefix"
+    else:
+        yield None
+
+
+PROVENANCE = rule(
+    "resume/provenance",
+    Kind.MUST,
+    "Every slot a pass attends was last written, in dispatch order, for exactly that prefix, salt included.",
+)
+
+
+@on(PROVENANCE, Close, "blocks")
+def reads_own_prefix(s: View, e: Close) -> Iterator[str | None]:
+    """After the frame's own writes, each granted request finds its prefix in every slot it attends."""
+    for r, (start, tokens) in s.plan.granted.items():
+        end = start + tokens
+        got = s.covered(r, end)
+        yield None if got == end else f"{r} attends slot {got}, which does not hold its token {got} in its context"
+
+
+PUBLISH = rule(
+    "resume/publish",
+    Kind.MUST,
+    "No published hash outlives a cancelled write, and a hash's writer is dispatched no later than its reader.",
+)
+
+
+@on(PUBLISH, Publish, "publish blocks")
+def publishes_its_own(s: View, e: Publish) -> Iterator[str | None]:
+    """A request publishes blocks of its own table."""
+    table = s.request(e.request).tables[e.group]
+    foreign = [b for b in e.blocks if b not in table]
+    yield f"{e.request} published block {foreign[0]}, which is not in its table" if foreign else None
+
+
+@on(PUBLISH, Close, "publish blocks")
+def published_is_written(s: View, e: Close) -> Iterator[str | None]:
+    """What became findable in this step is written by now, whole."""
+    for g, b in s.plan.published:
+        yield None if s.holds_page(g, b) else f"block {b} is findable by a hash whose KV was never written"

@@ -1,0 +1,210 @@
+"""victim/*: who is preempted, when, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preempt_spec.events import Demote, Release, Requeue
+from preempt_spec.micro import Close, Grant
+from preempt_spec.policies.functions import eligible, need, skip_guard, supply, victim
+from preempt_spec.rules.rule import Kind, on, rule
+from preempt_spec.view import Place, View
+
+TRIGGER = rule("victim/trigger", Kind.POLICY, "Someone is preempted only for a cause the profile declares.")
+
+
+@on(TRIGGER, Demote, "demote trigger")
+def declared_cause(s: View, e: Demote) -> Iterator[str | None]:
+    """The cause is one of the profile's, and pressure names whom it serves."""
+    if e.cause not in s.policy.causes and e.cause not in ("reset", "pause"):
+        yield f"{e.request} was preempted for {e.cause!r}; {s.policy.name} declares {sorted(s.policy.causes)}"
+    elif e.cause == "growth" and not e.beneficiaries:
+        yield f"{e.request} was preempted for growth of nobody"
+    else:
+        yield None
+
+
+def _pressure(s: View, e: Demote) -> tuple[int, int] | None:
+    """Need of the beneficiaries and supply (blocks), when both can be told."""
+    live = s.live()
+    who = [b for b in e.beneficiaries if b in live and s.request(b).place is Place.RUNNING]
+    if e.cause != "growth" or not who:
+        return None
+    return sum(need(s, b) for b in who), supply(s)
+
+
+NECESSITY = rule(
+    "victim/necessity",
+    Kind.POLICY,
+    "Under pressure, before the first victim of a trigger the need of its beneficiaries exceeds the supply.",
+)
+
+
+@on(NECESSITY, Demote, "demote trigger counts")
+def needed(s: View, e: Demote) -> Iterator[str | None]:
+    """Nobody is preempted while the requester fits."""
+    if (p := _pressure(s, e)) and s.plan.served != e.beneficiaries:
+        yield None if p[0] > p[1] else f"{e.request} was preempted: {e.beneficiaries[0]} needs {p[0]} blocks, {p[1]} are free"
+
+
+MINIMAL = rule("victim/minimal", Kind.POLICY, "Preemption stops once the need is at most the supply.")
+
+
+@on(MINIMAL, Demote, "demote trigger counts")
+def no_further_victim(s: View, e: Demote) -> Iterator[str | None]:
+    """A further victim of the same trigger is still needed."""
+    if (p := _pressure(s, e)) and s.plan.served == e.beneficiaries and not s.plan.fenced:
+        yield None if p[0] > p[1] else f"a further victim, {e.request}: {e.beneficiaries[0]} needs {p[0]} blocks, {p[1]} are free already"
+
+
+YIELD = rule(
+    "victim/yield",
+    Kind.MUST,
+    "If a victim's release was fenced there is no further victim for the same trigger: wait.",
+)
+
+
+@on(YIELD, Demote, "demote trigger")
+def wait_for_the_fence(s: View, e: Demote) -> Iterator[str | None]:
+    """A fenced release gives nothing yet; another victim would not either."""
+    if e.beneficiaries and s.plan.served == e.beneficiaries:
+        last = s.plan.demoted[-1]
+        yield f"{e.request} was preempted while the blocks of {last} are still fenced" if s.plan.fenced else None
+
+
+DUTY = rule(
+    "victim/duty",
+    Kind.POLICY,
+    "When the trigger holds and an eligible victim exists, somebody is preempted, or a declared guard says why not.",
+)
+
+
+@on(DUTY, Demote, "demote trigger")
+def done(s: View, e: Demote) -> Iterator[str | None]:
+    """A preemption under pressure is this duty done."""
+    if e.cause == "growth":
+        yield None
+
+
+@on(DUTY, Close, "counts demote")
+def not_left_to_starve(s: View, e: Close) -> Iterator[str | None]:
+    """A running request that cannot grow is not just passed over."""
+    for r in s.plan.entered:
+        if _unserved(s, r) and need(s, r) > supply(s) and eligible(s, r):
+            yield f"{r} needs {need(s, r)} blocks, {supply(s)} are free, and nobody was preempted for it"
+
+
+def _unserved(s: View, r: str) -> bool:
+    """It ran when the step began, still runs, got nothing, and no declared guard explains it."""
+    if r in s.plan.granted or r in s.plan.demoted or s.request(r).place is not Place.RUNNING:
+        return False
+    return skip_guard(s, r) is None
+
+
+CHOICE = rule(
+    "victim/choice",
+    Kind.POLICY,
+    "The victim is the arg-max of the policy's total order over the eligible requests, position included.",
+)
+
+
+@on(CHOICE, Demote, "demote trigger")
+def the_right_one(s: View, e: Demote) -> Iterator[str | None]:
+    """Membership of the policy's arg-max."""
+    if e.cause != "growth" or not e.beneficiaries or e.beneficiaries[0] not in s.live():
+        return
+    best = victim(s, e.beneficiaries[0])
+    if e.request == best:
+        yield None
+    else:
+        who = f"{s.policy.name} takes {best or 'nobody'} ({s.policy.victim.value})"
+        yield f"{e.request} was preempted for {e.beneficiaries[0]}; {who}; running are {list(s.running)}"
+
+
+RESET = rule(
+    "victim/reset",
+    Kind.POLICY,
+    "At demotion step-local state is cleared (drafts, placeholders); at release the table is empty and the computed "
+    "tokens are 0 (recompute).",
+)
+
+
+@on(RESET, Release, "reset")
+def computed_is_zero(s: View, e: Release) -> Iterator[str | None]:
+    """KV that was given back is not counted as computed."""
+    if e.computed is not None and e.until is None:
+        yield None if e.computed == 0 else f"{e.request} was released and keeps {e.computed} computed tokens"
+    if e.drafts is not None:
+        yield None if e.drafts == 0 else f"{e.request} was released and keeps {e.drafts} drafts"
+
+
+@on(RESET, Close, "held")
+def victim_holds_nothing(s: View, e: Close) -> Iterator[str | None]:
+    """A victim that waits holds no block and no computed token."""
+    if e.step.observed.held is None:
+        return
+    held = {h.request: h for h in e.step.observed.held}
+    for v in s.plan.demoted:
+        if v in s.waiting:
+            h = held.get(v)
+            yield None if h is None else f"{v} was preempted and holds {h.blocks} blocks and {h.computed} computed tokens"
+
+
+KEEP_TOKENS = rule(
+    "victim/keep-tokens",
+    Kind.POLICY,
+    "A victim's prompt and emitted outputs survive; it resumes towards its prompt and ALL outputs.",
+)
+
+
+@on(KEEP_TOKENS, Requeue, "known")
+def nothing_forgotten(s: View, e: Requeue) -> Iterator[str | None]:
+    """What is requeued is as long as what was emitted."""
+    if e.known is not None:
+        known = len(s.request(e.request).tokens)
+        yield None if e.known == known else f"{e.request} was requeued with {e.known} tokens; {known} are known"
+
+
+@on(KEEP_TOKENS, Close, "known")
+def resumed_whole(s: View, e: Close) -> Iterator[str | None]:
+    """What is resumed is as long as what was emitted."""
+    for told in e.step.resumed:
+        if told.known is not None and told.request in s.live():
+            known = len(s.request(told.request).tokens)
+            yield None if told.known == known else f"{told.request} resumes towards {told.known} tokens; {known} are known"
+
+
+UNPLAN = rule(
+    "victim/unplan",
+    Kind.MUST,
+    "Nobody demoted inside a plan keeps a grant in that plan, in any map; its budget is returned.",
+)
+
+
+@on(UNPLAN, Grant, "demote")
+def not_granted_again(s: View, e: Grant) -> Iterator[str | None]:
+    """A victim of this step gets no grant in it."""
+    if e.request in s.plan.demoted:
+        yield f"{e.request} was preempted in this step and is granted {e.tokens} tokens in it"
+
+
+@on(UNPLAN, Demote, "demote")
+def not_granted_before(s: View, e: Demote) -> Iterator[str | None]:
+    """A grant that stands in the plan does not belong to a victim."""
+    if s.plan.granted or s.plan.pending:
+        yield f"{e.request} was preempted and keeps its grant in this step" if e.request in s.plan.granted else None
+
+
+@on(UNPLAN, Close, "demote")
+def in_no_map(s: View, e: Close) -> Iterator[str | None]:
+    """No map of the step names a victim, and no grant was left half taken back."""
+    step = e.step
+    for v in s.plan.demoted:
+        maps = {"sent": step.sent, "hits": step.hits, "resumed": step.resumed, "drafts": step.drafts}
+        kept = [name for name, entries in maps.items() if any(x.request == v for x in entries)]  # type: ignore[attr-defined]
+        if kept:
+            yield f"{v} was preempted in this step and is still in its {kept[0]}"
+        elif v in s.plan.pending:
+            yield f"{v} was preempted in this step and its grant was not taken back"
+        else:
+            yield None

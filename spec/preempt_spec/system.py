@@ -1,0 +1,169 @@
+"""The transition system: `check(state, event)` says which rules an event breaks, `apply(state, event)` what comes next.
+
+Both are pure. They work in micro-events (`micro.expand`) and share one guard, `admissible`: an event that does not
+even make sense (an unknown request, a frame out of order) is no violation but a malformed trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from preempt_spec import events as ev
+from preempt_spec import micro as mi
+from preempt_spec.rules import RULES, Violation
+from preempt_spec.rules.rule import Clause
+from preempt_spec.state import State
+from preempt_spec.transition import apply_micro
+from preempt_spec.view import View
+
+
+class Malformed(Exception):  # noqa: N818 - named for what the trace is
+    """An event that cannot be understood in this state. `field` names the part at fault."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        """Say which field of the event, and why."""
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+@frozen
+class Outcome:
+    """What one event showed: violations (all of the first micro-event that has any) and exercise counts per rule."""
+
+    violations: tuple[Violation, ...]
+    exercised: Mapping[str, int]
+    state: State  # the next state; where it broke, if it broke
+
+
+def clauses(observes: frozenset[str]) -> Mapping[type, tuple[tuple[str, Clause], ...]]:
+    """The clauses that can be evaluated with these observations, per micro-event."""
+    table: dict[type, tuple[tuple[str, Clause], ...]] = {}
+    for r in RULES.values():
+        for micro, needs, clause in r.clauses:
+            if needs <= observes:
+                table[micro] = (*table.get(micro, ()), (r.id, clause))
+    return table
+
+
+def observable(observes: frozenset[str]) -> frozenset[str]:
+    """Ids of the rules of which at least one clause can be evaluated."""
+    return frozenset(r.id for r in RULES.values() if any(n <= observes for n in r.needs))
+
+
+def run(state: State, event: ev.Event, active: Mapping[type, tuple[tuple[str, Clause], ...]]) -> Outcome:
+    """Check and apply one event. Raises Malformed."""
+    count: Counter[str] = Counter()
+    for m in mi.expand(event, len(state.memory)):
+        admissible(state, m)
+        broken = judge(state, m, active, count)
+        if broken:
+            return Outcome(tuple(broken), count, state)
+        state = apply_micro(state, m)
+    return Outcome((), count, state)
+
+
+def judge(
+    s: View, m: mi.Micro, active: Mapping[type, tuple[tuple[str, Clause], ...]], count: dict[str, int]
+) -> list[Violation]:
+    """Run the clauses of one micro-event, counting each time a rule is put to the test."""
+    table = active.get(type(m), ())
+    if isinstance(m, mi.Grant) and m.request not in s.live():
+        # Granted after its abort: edge/abort says so, the others have nothing to look at.
+        table = tuple(row for row in table if row[0] == "edge/abort")
+    broken: list[Violation] = []
+    for rule, clause in table:
+        for message in clause(s, m):
+            count[rule] = count.get(rule, 0) + 1
+            if message is not None:
+                broken.append(Violation(rule, message))
+    return broken
+
+
+def check(state: State, event: ev.Event, observes: frozenset[str]) -> tuple[Violation, ...]:
+    """The violations of one event; empty if it is right. Raises Malformed."""
+    return run(state, event, clauses(observes)).violations
+
+
+def apply(state: State, event: ev.Event) -> State:
+    """The state after an event that `check` found right. Raises Malformed."""
+    for m in mi.expand(event, len(state.memory)):
+        admissible(state, m)
+        state = apply_micro(state, m)
+    return state
+
+
+# -- what makes sense -------------------------------------------------------------------------------------------------
+
+
+def admissible(s: View, m: mi.Micro) -> None:
+    """Raise Malformed if the micro-event cannot be understood in this state."""
+    match m:
+        case ev.CopyStart() | ev.CopyDone():
+            raise Malformed("event", "copies between tiers are not judged by this version of the specification")
+        case ev.Arrive():
+            if m.request in s.live():
+                raise Malformed("request", f"{m.request} is live already")
+            if not m.prompt:
+                raise Malformed("prompt", "is empty")
+            if m.max_tokens < 1:
+                raise Malformed("max_tokens", "is less than 1")
+        case mi.Begin():
+            if m.frame <= s.last_frame:
+                raise Malformed("frame", f"{m.frame} follows {s.last_frame}: frames count upwards")
+            if s.frames:
+                raise Malformed("frame", f"{min(s.frames)} is not delivered: this version judges one frame in flight")
+        case ev.Deliver():
+            if m.frame not in s.frames:
+                raise Malformed("frame", f"{m.frame} is not in flight")
+            frame = s.frames[m.frame]
+            for r in m.requests:
+                if r not in frame and r not in s.live():
+                    raise Malformed("requests", f"{r} is not known")
+        case mi.Close():
+            _close_makes_sense(s, m.step)
+        case mi.Grant():
+            if m.request not in s.aborted:
+                _live(s, "requests", m.request)
+            for g, blocks in enumerate(m.blocks):
+                _ids(s, "blocks", g, blocks)
+        case mi.Dispatch() | ev.EngineError() | mi.ControlDone():
+            pass
+        case ev.Withdraw() | ev.Pin() | ev.Unpin() | ev.Unfence():
+            _ids(s, "acts.blocks", m.group, m.blocks)
+        case _:
+            _live(s, "request", m.request)
+            if isinstance(m, ev.Publish):
+                _ids(s, "acts.blocks", m.group, m.blocks)
+            elif isinstance(m, ev.Plan):
+                for g, blocks in enumerate(m.blocks):
+                    _ids(s, "acts.blocks", g, blocks)
+
+
+def _live(s: View, field: str, request: str) -> None:
+    if request not in s.live():
+        raise Malformed(field, f"{request} is not live")
+
+
+def _close_makes_sense(s: View, step: ev.Step) -> None:
+    live, groups = s.live(), len(s.pages)
+    for field, tables in (("blocks", step.blocks), ("sent", step.sent)):
+        for x in tables:
+            if x.request not in live:
+                _live(s, field, x.request)
+            if not 0 <= x.group < groups or (x.blocks and not (min(x.blocks) >= 0 and max(x.blocks) < s.extent(x.group))):
+                _ids(s, field, x.group, x.blocks)
+    for hit in (*step.hits, *step.drafts):
+        _live(s, "hits or drafts", hit.request)
+    for back in step.resumed:
+        _live(s, "resumed", back.request)
+
+
+def _ids(s: View, field: str, group: int, blocks: tuple[int, ...]) -> None:
+    if not 0 <= group < len(s.pages):
+        raise Malformed(field, f"there is no group {group}")
+    if blocks and not (min(blocks) >= 0 and max(blocks) < s.extent(group)):
+        raise Malformed(field, f"{list(blocks)}: the pool of group {group} has {s.extent(group)} blocks")
