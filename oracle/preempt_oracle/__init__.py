@@ -1,0 +1,1 @@
+"""preempt-oracle: conformance oracle for KV-cache preemption in LLM serving engines."""

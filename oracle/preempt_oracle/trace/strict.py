@@ -1,0 +1,104 @@
+"""Duplicate keys, which msgspec passes over in silence (the last one wins), found exactly and nearly for free.
+
+Each key of a JSON object brings one colon outside strings, so a line has at least as many colons as keys. It has no
+duplicate key if one of these holds, tried in order of cost:
+
+1. its colons are no more than the fields of the decoded event that are not at their default (steps and delivers);
+2. it has no backslash, so that no string holds a quote; every colon directly follows a quote, so that every key is
+   among the texts between a quote and `":`; and these are distinct, over all objects of the line (so, at most one act);
+3. it has no backslash, so that no colon in a string is spelled as an escape, and has as many colons as the encoding of
+   the decoded event, which holds the same strings and each key once.
+
+A line that fails them all (fields written out at their default beside several acts, escapes) is scanned in full, which
+decides.
+"""
+
+from __future__ import annotations
+
+import json
+
+from .errors import Fault
+from .wire import ENCODER, NOTHING_OBSERVED, Deliver, Line, Observed, Step
+
+
+def refuse_duplicate_keys(raw: bytes, event: Line) -> None:
+    """Raise Fault if an object in `raw`, which decoded to `event`, has the same key twice."""
+    colons = raw.count(b":")
+    if type(event) is Step:
+        if not event.acts and colons == _step_keys(event):
+            return
+    elif type(event) is Deliver and colons == _deliver_keys(event):
+        return
+    if b"\\" not in raw:
+        ends = raw.split(b'":')
+        if len(ends) - 1 == colons and len({end[end.rfind(b'"') :] for end in ends[:-1]}) == colons:
+            return
+        if colons == ENCODER.encode(event).count(b":"):
+            return
+    try:
+        json.loads(raw.decode(), object_pairs_hook=_refuse)
+    except ValueError as error:  # msgspec took it, so this is a difference between two JSON parsers
+        raise Fault("", f"JSON is malformed: {error}") from None
+
+
+def _refuse(pairs: list[tuple[str, object]]) -> None:
+    seen = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise Fault(key, "duplicate key")
+        seen.add(key)
+
+
+def _step_keys(step: Step) -> int:
+    keys = 2  # event, frame
+    if step.requests:
+        keys += 1
+    if step.tokens:
+        keys += 1
+    if step.start is not None:
+        keys += 1
+    if step.blocks:
+        keys += 1
+    if step.sent:
+        keys += 1
+    if step.resumed:
+        keys += 1
+    if step.hits:
+        keys += 1
+    if step.drafts:
+        keys += 1
+    if step.reason:
+        keys += 1
+    if step.source is not None:
+        keys += 1
+    if step.observed is not NOTHING_OBSERVED:
+        keys += 1 + _observed_keys(step.observed)
+    return keys
+
+
+def _observed_keys(observed: Observed) -> int:
+    return (
+        (observed.free is not None)
+        + (observed.free_ids is not None)
+        + (observed.running is not None)
+        + (observed.waiting is not None)
+        + (observed.held is not None)
+        + (observed.refs is not None)
+    )
+
+
+def _deliver_keys(deliver: Deliver) -> int:
+    keys = 2
+    if deliver.requests:
+        keys += 1
+    if deliver.tokens:
+        keys += 1
+    if deliver.accepted is not None:
+        keys += 1
+    if deliver.disposition is not None:
+        keys += 1
+    if deliver.emitted is not None:
+        keys += 1
+    if deliver.source is not None:
+        keys += 1
+    return keys

@@ -1,0 +1,170 @@
+"""What a line must satisfy beyond its types, given the header: parallel arrays, groups, block ids, order of acts.
+
+Only what makes a trace readable. Whether the engine was right to do what the trace says is no question here.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from preempt_spec.events import OBSERVABLE
+
+from . import wire
+from .errors import Fault
+from .wire import NOTHING_OBSERVED, Deliver, Step
+
+
+class Structure:
+    """Checks the lines of one trace and counts for its footer.
+
+    `steps`, `grants` and `preemptions` are those of the events checked so far.
+    """
+
+    def __init__(self, header: wire.Header) -> None:
+        """Check the header itself. Raises Fault."""
+        self.steps = 0
+        self.grants = 0
+        self.preemptions = 0
+        self._groups = len(header.groups)
+        if header.trace != wire.VERSION:
+            raise Fault("trace", f"version {header.trace} is not supported, only version {wire.VERSION}")
+        if not header.groups:
+            raise Fault("groups", "empty: a trace has at least one group")
+        unknown = sorted(header.observes - OBSERVABLE.keys())
+        if unknown:
+            raise Fault("observes", f"unknown: {', '.join(unknown)} (known: {', '.join(sorted(OBSERVABLE))})")
+        totals: dict[tuple[str, int], int] = {}
+        for i, pool in enumerate(header.pools):
+            where = f"pools[{i}]"
+            self._group(f"{where}.group", pool.group)
+            if (pool.tier, pool.group) in totals:
+                raise Fault(where, f"a second {pool.tier} pool of group {pool.group}")
+            if pool.reserved > pool.total:
+                raise Fault(f"{where}.reserved", f"{pool.reserved} blocks reserved of {pool.total}")
+            totals[pool.tier, pool.group] = pool.total
+        for group in range(self._groups):
+            if ("device", group) not in totals:
+                raise Fault("pools", f"no device pool of group {group}")
+        self._totals = totals
+        self._device = [totals["device", group] for group in range(self._groups)]
+
+    def check(self, event: wire.Event) -> None:
+        """Raise Fault if `event` cannot stand in this trace; count it otherwise."""
+        if type(event) is Step:  # the two hot ones first
+            self._step(event)
+        elif type(event) is Deliver:
+            self._deliver(event)
+        elif isinstance(event, wire.Control):
+            self._acts(event.acts, 0)
+        elif isinstance(event, wire.Finish):
+            self._per_group("blocks", event.blocks)
+        elif isinstance(event, wire.Abort):
+            self._per_group("blocks", event.blocks)
+            self._observed(event.observed)
+        elif isinstance(event, wire.CopyStart):
+            self._copy(event)
+
+    def footer(self, footer: wire.Footer, line: int) -> None:
+        """Raise Fault if the counts of `footer`, which stands in line `line`, are not those of the trace."""
+        counted = {"lines": line, "steps": self.steps, "grants": self.grants, "preemptions": self.preemptions}
+        for field, count in counted.items():
+            said = getattr(footer, field)
+            if said != count:
+                raise Fault(field, f"the footer says {said}, the trace has {count}: lines are missing or added")
+
+    def _step(self, step: Step) -> None:
+        count = len(step.requests)
+        if len(step.tokens) != count:
+            _unequal("tokens", len(step.tokens), count)
+        if step.start is not None and len(step.start) != count:
+            _unequal("start", len(step.start), count)
+        if step.blocks:
+            for i, delta in enumerate(step.blocks):
+                self._blocks(f"blocks[{i}]", delta.group, delta.blocks)
+        if step.sent:
+            for i, sent in enumerate(step.sent):
+                self._blocks(f"sent[{i}]", sent.group, sent.blocks)
+        if step.observed is not NOTHING_OBSERVED:
+            self._observed(step.observed)
+        if step.acts:
+            self._acts(step.acts, count)
+        self.steps += 1
+        self.grants += count
+
+    def _deliver(self, deliver: Deliver) -> None:
+        count = len(deliver.requests)
+        if len(deliver.tokens) != count:
+            _unequal("tokens", len(deliver.tokens), count)
+        if deliver.accepted is not None and len(deliver.accepted) != count:
+            _unequal("accepted", len(deliver.accepted), count)
+        if deliver.disposition is not None and len(deliver.disposition) != count:
+            _unequal("disposition", len(deliver.disposition), count)
+        if deliver.emitted is not None and len(deliver.emitted) != count:
+            _unequal("emitted", len(deliver.emitted), count)
+
+    def _acts(self, acts: tuple[wire.Act, ...], grants: int) -> None:
+        before = preemptions = 0
+        for i, act in enumerate(acts):
+            where = f"acts[{i}]"
+            if act.after > grants:
+                raise Fault(f"{where}.after", f"{act.after}, but only {grants} grants are made")
+            if act.after < before:
+                raise Fault(f"{where}.after", f"{act.after} behind {before}: acts stand in the order they happened")
+            before = act.after
+            if isinstance(act, wire.Demote):
+                preemptions += 1
+            elif isinstance(act, wire.Release | wire.Plan):
+                self._per_group(f"{where}.blocks", act.blocks)
+            elif isinstance(act, wire.Publish | wire.Withdraw | wire.Pin | wire.Unpin | wire.Unfence):
+                self._blocks(where, act.group, act.blocks)
+        self.preemptions += preemptions  # only now: a refused event counts for nothing
+
+    def _copy(self, copy: wire.CopyStart) -> None:
+        tiers = ("device", "host") if copy.direction == "out" else ("host", "device")
+        for i, (*ends, group) in enumerate(copy.blocks):
+            self._group(f"blocks[{i}]", group)
+            for tier, block in zip(tiers, ends, strict=True):
+                total = self._totals.get((tier, group))
+                if total is None:
+                    raise Fault(f"blocks[{i}]", f"the header gives no {tier} pool of group {group}")
+                if block >= total:
+                    _outside(f"blocks[{i}]", block, tier, group, total)
+
+    def _observed(self, observed: wire.Observed) -> None:
+        free, free_ids = observed.free, observed.free_ids
+        if free is not None and len(free) != self._groups:
+            raise Fault("observed.free", f"{len(free)} counts for {self._groups} groups")
+        if free_ids is not None:
+            if len(free_ids) != self._groups:
+                raise Fault("observed.free_ids", f"{len(free_ids)} lists for {self._groups} groups")
+            self._per_group("observed.free_ids", free_ids)
+        for i, refs in enumerate(observed.refs or ()):
+            self._blocks(f"observed.refs[{i}]", refs.group, (refs.block,))
+
+    def _per_group(self, where: str, blocks: tuple[tuple[int, ...], ...] | None) -> None:
+        if not blocks:  # not read, or none in any group
+            return
+        if len(blocks) != self._groups:
+            raise Fault(where, f"{len(blocks)} lists for {self._groups} groups")
+        for group, ids in enumerate(blocks):
+            self._blocks(f"{where}[{group}]", group, ids)
+
+    def _blocks(self, where: str, group: int, blocks: tuple[int, ...]) -> None:
+        if group >= self._groups:
+            self._group(where, group)
+        if blocks:
+            largest = max(blocks)
+            if largest >= self._device[group]:
+                _outside(where, largest, "device", group, self._device[group])
+
+    def _group(self, where: str, group: int) -> None:
+        if group >= self._groups:
+            raise Fault(where, f"group {group} does not exist, the header has {self._groups}")
+
+
+def _unequal(field: str, length: int, requests: int) -> NoReturn:
+    raise Fault(field, f"{length} elements for {requests} requests: parallel arrays have equal length")
+
+
+def _outside(where: str, block: int, tier: str, group: int, total: int) -> NoReturn:
+    raise Fault(where, f"block {block} is outside the {tier} pool of group {group}, which has {total} blocks")
