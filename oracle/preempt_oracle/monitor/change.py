@@ -1,0 +1,247 @@
+"""What a micro-event changes in the mutable shadow: `preempt_spec.transition`, in place.
+
+A Hypothesis property holds this file, the cohort's short cuts and the pure system to the same violations, exercise
+counts and state, event by event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preempt_oracle.monitor.shadow import Flight, Plan, Req, Shadow
+from preempt_spec import events as ev
+from preempt_spec import micro as mi
+from preempt_spec.policies.functions import enqueue_at
+from preempt_spec.view import Place
+
+
+def change(s: Shadow, m: mi.Micro) -> None:
+    """Apply one micro-event."""
+    match m:
+        case mi.Grant():
+            _grant(s, m)
+        case ev.Demote():
+            _demote(s, m)
+        case ev.Release():
+            release(s, s.requests[m.request], m.until)
+            s.plan.fenced = m.until is not None
+        case ev.Requeue():
+            s.requests[m.request].place = Place.WAITING
+            s.waiting.insert(len(s.waiting) if m.index is None else m.index, m.request)
+            s.plan.requeued.append(m.request)
+        case mi.Begin():
+            s.last_frame = m.frame
+            s.plan = Plan(m.frame, tuple(s.running))
+        case mi.Dispatch():
+            _dispatch(s)
+        case mi.Close():
+            close(s, m.step.sent)
+        case ev.Arrive():
+            arrive(s, m)
+        case ev.Reject() | ev.Finish():
+            forget(s, m.request)
+        case ev.Abort():
+            forget(s, m.request)
+            s.aborted.append(m.request)
+        case ev.Deliver():
+            _deliver(s, m)
+        case ev.Plan():
+            own(s, s.requests[m.request], m.blocks)
+            s.plan.pending[m.request] = (m.start, m.tokens)
+            s.plan.spent += m.tokens
+            s.plan.spent_running += m.tokens
+        case ev.Unplan():
+            s.plan.pending.pop(m.request, None)
+            s.plan.spent -= m.tokens
+            s.plan.spent_running -= m.tokens
+        case ev.Skip():
+            s.plan.skipped[m.request] = m.guard
+        case ev.Publish() | ev.Withdraw() | ev.Pin() | ev.Unpin() | ev.Unfence():
+            _label(s, m)
+        case mi.ControlDone():
+            s.stall = 0
+            s.plan = Plan(s.last_frame, ())
+        case _:
+            pass
+
+
+def arrive(s: Shadow, m: ev.Arrive) -> None:
+    """A new request waits."""
+    r = Req(s, m.request, m.prompt, len(s.memory))
+    r.max_tokens, r.priority, r.arrival, r.salt = m.max_tokens, m.priority, m.arrival, m.salt
+    s.requests[m.request] = r
+    s.stall = 0
+    s.waiting.insert(enqueue_at(s, m.request), m.request)
+
+
+def forget(s: Shadow, request: str) -> None:
+    """The request is over: nothing is kept of it but what its blocks hold."""
+    r = s.requests[request]
+    release(s, r, None)
+    del s.requests[request]
+    s.epoch += 1
+    leave(s, r)
+    while request in s.waiting:
+        s.waiting.remove(request)
+    s.stall = 0
+
+
+def leave(s: Shadow, r: Req) -> None:
+    """Out of the running queue."""
+    while r.id in s.running:
+        s.running.remove(r.id)
+        s.rows.remove(r)
+        s.stale = True
+
+
+def release(s: Shadow, r: Req, until: int | None) -> None:
+    """All its blocks go back, behind a fence if `until` names a frame."""
+    s.melt(r)
+    for g, m in enumerate(s.memory):
+        alone = [b for b in r.tables[g] if m.holders(b) == 1] if until is not None else ()
+        m.give_all(r.tables[g], r)
+        for b in alone:
+            m.fence(b, until or 0)
+        r.tables[g] = []
+        r.sent[g] = []
+    r.base = r.noted = 0
+    r.suspect, r.plain = False, True
+
+
+def own(s: Shadow, r: Req, blocks: Sequence[Sequence[int]], hit: int = 0) -> None:
+    """Blocks join its tables; those behind the hit are its own from now on."""
+    for g, new in enumerate(blocks):
+        if new:
+            m = s.memory[g]
+            shared = -(-hit // m.page)
+            for b in new[:shared]:
+                _look_at(s, m.owner[b], g, b)
+                m.take(b)
+            m.take_all(new[shared:], r)
+            r.tables[g].extend(new)
+
+
+def _look_at(s: Shadow, owner: Req | None, g: int, b: int) -> None:
+    """Somebody else reads a block: its owner, if it still writes there, is followed token by token from now on."""
+    if owner is not None and owner.steady:
+        at = owner.computed // s.pages[g]
+        s.settle(owner)
+        if at < len(owner.tables[g]) and owner.tables[g][at] == b:
+            s.melt(owner)
+            owner.plain = False
+
+
+def _grant(s: Shadow, m: mi.Grant) -> None:
+    r = s.requests[m.request]
+    s.melt(r)
+    plan = s.plan
+    admitted = r.place is Place.WAITING
+    start = m.start if m.start is not None else (m.hit or 0) if admitted else r.base
+    own(s, r, m.blocks, (m.hit or 0) if admitted else 0)
+    plan.granted.enter(m.request, start, m.tokens)
+    plan.served = ()
+    plan.spent += m.tokens
+    if not admitted:
+        plan.spent_running += m.tokens
+        return
+    r.place = Place.RUNNING
+    s.resumes += r.preempted
+    r.base = start
+    r.plain = all(start % page == 0 for page in s.pages)
+    plan.admitted.append(m.request)
+    s.waiting.remove(m.request)
+    s.running.append(m.request)
+    s.rows.append(r)
+    s.stale = True
+
+
+def _demote(s: Shadow, m: ev.Demote) -> None:
+    r, plan = s.requests[m.request], s.plan
+    s.melt(r)
+    r.place = Place.LIMBO
+    s.preemptions += 1
+    r.preempted = True
+    r.incarnation += 1
+    plan.demoted.append(m.request)
+    plan.served = m.beneficiaries
+    plan.fenced = False
+    plan.self_preempted = plan.self_preempted or m.request in m.beneficiaries
+    leave(s, r)
+
+
+def _label(s: Shadow, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfence) -> None:
+    memory, published = s.memory[m.group], s.plan.published
+    for b in m.blocks:
+        match m:
+            case ev.Publish():
+                r = s.requests[m.request]
+                end = (r.tables[m.group].index(b) + 1) * memory.page
+                memory.published[b] = (r.tokens, r.salt, end) if end <= len(r.tokens) else None
+                published.append((m.group, b))
+            case ev.Withdraw():
+                memory.published.pop(b, None)
+                s.plan.published = published = [p for p in published if p != (m.group, b)]
+            case ev.Pin():
+                memory.pin(b)
+            case ev.Unpin():
+                memory.unpin(b)
+            case ev.Unfence():
+                memory.unfence(b)
+
+
+def _dispatch(s: Shadow) -> None:
+    ends = {}
+    for request, (start, tokens) in s.plan.granted.items():
+        r = s.requests[request]
+        s.melt(r)
+        end = start + tokens
+        s.write(r, start, end)
+        r.base = end
+        ends[request] = end == len(r.tokens)
+    if ends:
+        s.frames[s.plan.frame] = Flight(tuple(ends), ends)
+
+
+def close(s: Shadow, sent: Sequence[ev.Sent]) -> None:
+    """The step is over: the worker's tables, the high-water marks, the stall counter."""
+    for x in sent:
+        table = s.requests[x.request].sent[x.group]
+        if x.full:
+            table.clear()
+        table.extend(x.blocks)
+    moved = False
+    for request, (start, tokens) in s.plan.granted.items():
+        r = s.requests[request]
+        moved = moved or start + tokens > r.peak
+        r.set_peak(start + tokens)
+    for request in s.plan.admitted:
+        s.requests[request].preempted = False
+    s.stall = 0 if moved or not s.requests else s.stall + 1
+    s.aborted.clear()
+    s.plan = Plan(s.plan.frame, ())
+
+
+def _deliver(s: Shadow, m: ev.Deliver) -> None:
+    for i, request in enumerate(m.requests):
+        delivered = m.disposition is None or m.disposition[i] == "delivered"
+        r = s.requests.get(request)
+        if r is not None and m.tokens[i] and delivered:
+            s.melt(r)
+            r.tokens.extend(m.tokens[i])
+            s.stall = 0
+    del s.frames[m.frame]
+    rejoin(s, m.requests)
+
+
+def rejoin(s: Shadow, requests: Sequence[str]) -> None:
+    """Who decodes steadily again goes back into the cohort."""
+    if len(s.memory) > 1:
+        return
+    for request in requests:
+        r = s.requests.get(request)
+        if r is not None and not r.steady and r.place is Place.RUNNING and r.plain and not r.suspect:
+            m = s.memory[0]
+            room = len(r.tables[0]) * m.page
+            tail = r.tables[0][r.base // m.page] if r.base < room else None
+            if len(r.tokens) == r.base + 1 and room >= r.base and (tail is None or m.refs[tail] == 1):
+                s.join(r)
