@@ -1,0 +1,87 @@
+"""A scheduler in this process: any object with the methods of `preempt_oracle.engines.child.Engine`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from preempt_oracle.adapters.protocol import HarnessError
+from preempt_oracle.engines.child import Engine, Refused, describe
+
+
+class InProcess:
+    """A transport that calls an adapter's methods. `package`: the engine's import name; its exceptions are findings."""
+
+    def __init__(self, engine: Engine, name: str, package: str) -> None:
+        self.engine, self.name, self._package = engine, name, package
+        self._live = False
+
+    def exchange(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Call the method the command names. An exception is answered as an engine_error, as a child would."""
+        do = command["do"]
+        try:
+            if do != "start" and not self._live:
+                raise HarnessError(f"{self.name}: {do!r} before a successful start")
+            reply = self._call(do, command)
+        except Refused as refusal:
+            reply = {"event": "refused", "reason": str(refusal)}
+        except (HarnessError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            self._live = False
+            reply = describe(error, self._package)
+        if not isinstance(reply, dict):
+            raise HarnessError(f"{self.name}: {do} returned {type(reply).__name__}, not an object with an event")
+        return {"id": command["id"], **reply}
+
+    def _call(self, do: str, command: dict[str, Any]) -> dict[str, Any]:
+        engine = self.engine
+        match do:
+            case "start":
+                reply = engine.start(command["config"])
+                self._live = reply.get("event") == "header"
+                return reply
+            case "add":
+                return engine.add(command)
+            case "abort":
+                return engine.abort(command["request"])
+            case "step":
+                return engine.step()
+            case "deliver":
+                return engine.deliver(command)
+        self._live = False
+        engine.stop()
+        return {"event": "stopped"}
+
+    def close(self) -> None:
+        """Nothing outlives the call."""
+        if self._live:
+            self._live = False
+            self.engine.stop()
+
+
+def load(target: str) -> InProcess:
+    """`module:Class`, importable from here or the current folder. Raises HarnessError if there is no such class.
+
+    The class may name its engine's package in `package`; else its own top package counts as the engine.
+    """
+    module, _, cls = target.partition(":")
+    if not module or not cls.isidentifier():
+        raise HarnessError(f"{target!r}: expected module:Class")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), cls)
+    except ImportError as e:
+        raise HarnessError(f"{module}: {e}") from None
+    except AttributeError:
+        raise HarnessError(f"{module} has no {cls}") from None
+    try:
+        engine = found()
+    except Exception as e:
+        raise HarnessError(f"{target}: {type(e).__name__}: {e}") from None
+    missing = [m for m in ("start", "add", "step", "deliver", "stop") if not callable(getattr(engine, m, None))]
+    if missing:
+        raise HarnessError(f"{target} has no {missing[0]}(): see preempt_oracle.engines.child.Engine")
+    return InProcess(engine, target, getattr(found, "package", module.split(".")[0]))
