@@ -1,0 +1,114 @@
+"""vLLM's own books, read and never touched: queues, free list, reference counts, tables.
+
+Runs in the engine's Python (standard library only). Whatever is read here or wrapped in `vllm_watch` is checked to
+exist first, so that a changed vLLM is a broken adapter and not an engine that looks clean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from preempt_oracle.engines.child import Unsupported, require
+else:
+    from child import Unsupported, require
+
+#: Pools of at most this many usable blocks are walked block by block in every step.
+SMALL = 64
+
+
+class Books:
+    """One scheduler's queues and pool. Raises `Unsupported` if something that is read or wrapped is missing."""
+
+    def __init__(self, scheduler: Any, verified: bool) -> None:
+        _check(scheduler, verified)
+        self.scheduler = scheduler
+        self.manager = scheduler.kv_cache_manager
+        self.pool = self.manager.block_pool
+        (single,) = self.manager.coordinator.single_type_managers
+        self.owned = single.req_to_blocks  # a defaultdict: read it with get(), or it grows
+        self.small = len(self.pool.blocks) <= SMALL + 1
+
+    def free(self) -> int:
+        """Free blocks as the pool counts them, evictable ones included."""
+        return int(self.pool.free_block_queue.num_free_blocks)
+
+    def waiting(self) -> list[Any]:
+        """The requests that wait, in the order in which vLLM would look at them."""
+        found: list[Any] = []
+        for name in ("kv_holding_waiting", "skipped_waiting"):  # 0.31 and later; before that
+            queue = getattr(self.scheduler, name, None)
+            if queue:
+                found += queue
+        found += self.scheduler.waiting  # a priority queue iterates in sorted order
+        return found
+
+    def place(self, request: Any) -> int | None:
+        """Where a request waits, counted as in `waiting`; None if it does not."""
+        for index, other in enumerate(self.waiting()):
+            if other is request:
+                return index
+        return None
+
+    def free_ids(self) -> list[int]:
+        """The free list from front to back; a list that runs in circles is cut at twice the size of the pool."""
+        found: list[int] = []
+        block = self.pool.free_block_queue.fake_free_list_head.next_free_block
+        end = self.pool.free_block_queue.fake_free_list_tail
+        while block is not None and block is not end and len(found) <= 2 * len(self.pool.blocks):
+            found.append(block.block_id)
+            block = block.next_free_block
+        return found
+
+    def held(self, running: set[str], waiting: list[Any]) -> list[list[Any]]:
+        """Who has blocks or computed tokens without running, requests that vLLM no longer knows included."""
+        computed = {request.request_id: request.num_computed_tokens for request in waiting}
+        found = [
+            [name, len(blocks), computed.get(name, 0)]
+            for name, blocks in self.owned.items()
+            if blocks and name not in running
+        ]
+        names = {name for name, _, _ in found}
+        return found + [[name, 0, tokens] for name, tokens in computed.items() if tokens and name not in names]
+
+    def observed(self) -> dict[str, Any]:
+        """The scheduler's own books, as an `observed` record."""
+        waiting = self.waiting()
+        running = [request.request_id for request in self.scheduler.running]
+        record: dict[str, Any] = {
+            "free": [self.free()],
+            "running": running,
+            "waiting": [request.request_id for request in waiting],
+            "held": self.held(set(running), waiting),
+        }
+        if self.small:
+            record["free_ids"] = [self.free_ids()]
+            record["refs"] = [
+                [0, block.block_id, block.ref_cnt]
+                for block in self.pool.blocks
+                if block.ref_cnt not in (0, 1) and not block.is_null
+            ]
+        return record
+
+
+def _check(scheduler: Any, verified: bool) -> None:
+    """Check that every attribute read or wrapped is there. Raises `Unsupported` naming the first that is missing."""
+    require(scheduler, ("schedule", "update_from_output", "add_request", "finish_requests", "requests", "running"))
+    require(scheduler, ("waiting", "max_model_len", "kv_cache_manager", "_preempt_request", "_free_request"))
+    require(scheduler.kv_cache_manager, ("allocate_slots", "get_computed_blocks", "block_pool", "coordinator"))
+    require(scheduler.kv_cache_manager.coordinator, ("single_type_managers",))
+    managers = scheduler.kv_cache_manager.coordinator.single_type_managers
+    if len(managers) != 1:
+        raise Unsupported(f"one KV cache group was asked for, the coordinator has {len(managers)}")
+    require(managers[0], ("req_to_blocks",))
+    pool = scheduler.kv_cache_manager.block_pool
+    require(pool, ("blocks", "null_block", "free_block_queue", "free_blocks", "cache_full_blocks"))
+    require(pool, ("_maybe_evict_cached_block", "reset_prefix_cache"))
+    require(pool.free_block_queue, ("num_free_blocks", "fake_free_list_head", "fake_free_list_tail"))
+    require(pool.null_block, ("block_id", "ref_cnt", "block_hash", "is_null", "next_free_block"))
+    if pool.null_block.block_id != 0:
+        raise Unsupported(f"the null block is block {pool.null_block.block_id}, not 0")
+    if verified:
+        require(scheduler, ("reset_prefix_cache",))
+        require(scheduler, ("kv_holding_waiting", "use_v2_model_runner", "scheduler_reserve_full_isl"))
+        require(scheduler.kv_cache_manager, ("watermark_blocks",))

@@ -1,0 +1,353 @@
+"""Build vLLM's own scheduler where there is no GPU, no model and no network.
+
+Runs in the engine's Python (standard library, torch and vLLM only). Everything below is the engine's real code with
+its real checks; only the model's description is made up, because the scheduler never looks at weights. Keywords are
+filtered by signature so that one file serves many versions; what was checked by hand is in `KNOWN`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+if TYPE_CHECKING:
+    from preempt_oracle.engines.child import Refused, Unsupported, require
+else:
+    from child import Refused, Unsupported, require
+
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+import torch
+import vllm.v1.core.kv_cache_utils as kv_cache_utils
+from vllm import __version__ as version
+from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
+from vllm.sampling_params import SamplingParams
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+from vllm.v1.structured_output import StructuredOutputManager
+
+try:
+    from vllm.utils.hashing import sha256
+except ImportError:  # before 0.12
+    from vllm.utils import sha256
+
+# Nobody reads a child's log, and a pipe nobody reads fills up; what matters is raised.
+logging.disable(logging.CRITICAL)
+
+VERSION: str = version
+#: The status of a request that the user cancelled.
+ABORTED: Any = RequestStatus.FINISHED_ABORTED
+#: Versions whose scheduler was read line by line for the attributes that `vllm_watch` uses.
+KNOWN = ("0.31.0", "0.33.0")
+POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
+_MODEL = {
+    "architectures": ["OPTForCausalLM"],
+    "model_type": "opt",
+    "vocab_size": 50272,
+    "hidden_size": 64,
+    "ffn_dim": 128,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 1 << 20,
+    "word_embed_proj_dim": 64,
+    "torch_dtype": "float16",
+    "activation_function": "relu",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A configuration as the protocol gives it. Sizes in tokens, `blocks` and `watermark` in blocks."""
+
+    policy: str
+    blocks: int  # usable: without vLLM's null block
+    page_size: int
+    max_running: int
+    budget: int
+    max_length: int
+    long_prefill: int = 0
+    chunked: bool = True
+    caching: bool = False
+    whole_fit: bool = True
+    watermark: int = 0
+    v2_runner: bool = False
+
+    @property
+    def total(self) -> int:
+        """Blocks as vLLM counts them: block 0 is the null block, which is never handed out."""
+        return self.blocks + 1
+
+
+def parse(config: dict[str, Any]) -> Shape:
+    """The protocol's `config` as a shape. Raises `Refused` for what no version of vLLM can be started with."""
+    names = {f.name for f in dataclasses.fields(Shape)} - {"v2_runner"}
+    unknown = sorted(set(config) - names - {"seed", "options"})
+    if unknown:
+        raise Refused(f"config.{unknown[0]}: not a setting of this adapter")
+    options = config.get("options") or {}
+    for name in options:
+        if name != "v2_runner":
+            raise Refused(f"config.options.{name}: not an option of this adapter")
+    try:
+        shape = Shape(v2_runner=bool(options.get("v2_runner", False)), **{n: config[n] for n in names if n in config})
+    except TypeError as error:
+        raise Refused(f"config: {error}") from error
+    if shape.policy not in POLICIES:
+        raise Refused(f"config.policy: {shape.policy!r} is none of {', '.join(POLICIES)}")
+    for name in ("blocks", "page_size", "max_running", "budget", "max_length", "long_prefill", "watermark"):
+        value = getattr(shape, name)
+        least = 0 if name in ("long_prefill", "watermark") else 1
+        if type(value) is not int or value < least:
+            raise Refused(f"config.{name}: {value!r} is not a whole number of at least {least}")
+    return shape
+
+
+def accepted(function: Callable[..., Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Those of `values` that `function` takes in this version."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return values
+    return {name: value for name, value in values.items() if name in parameters}
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether this version's `function` has a parameter of that name."""
+    return name in inspect.signature(function).parameters
+
+
+@lru_cache(maxsize=1)
+def _model_folder() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="preempt-oracle-")  # removed when this process ends
+    Path(folder.name, "config.json").write_text(json.dumps(_MODEL), encoding="utf-8")
+    return folder
+
+
+def _model_info() -> Any:
+    from vllm.model_executor.models import registry
+
+    fields = {f.name: f for f in dataclasses.fields(registry._ModelInfo)}
+    values: dict[str, Any] = {name: False if "bool" in str(f.type) else () for name, f in fields.items()}
+    known = {
+        "architecture": "OPTForCausalLM",
+        "is_text_generation_model": True,
+        "supports_pp": True,
+        "attn_type": "decoder",
+        "default_seq_pooling_type": "LAST",
+        "default_tok_pooling_type": "ALL",
+        "default_pooling_type": "LAST",
+        "score_type": "bi-encoder",
+    }
+    values.update({name: value for name, value in known.items() if name in fields})
+    return registry._ModelInfo(**values)
+
+
+@lru_cache(maxsize=256)
+def _model_config(max_length: int) -> Any:
+    from vllm.model_executor.models import registry
+
+    info = _model_info()
+    # Inspecting a model class imports its kernels, which a machine without a GPU does not have.
+    found = (info, "OPTForCausalLM")
+    with mock.patch.object(type(registry.ModelRegistry), "inspect_model_cls", return_value=found):
+        return ModelConfig(
+            model=_model_folder().name, skip_tokenizer_init=True, dtype="float16", seed=0, max_model_len=max_length
+        )
+
+
+@lru_cache(maxsize=256)
+def _configs(shape: Shape) -> tuple[Any, Any]:
+    """The configuration and the structured-output manager of a shape; both are read-only to the scheduler."""
+    scheduling = SchedulerConfig(
+        **accepted(
+            SchedulerConfig,
+            {
+                "max_num_seqs": shape.max_running,
+                "max_num_batched_tokens": shape.budget,
+                "max_model_len": shape.max_length,
+                "enable_chunked_prefill": shape.chunked,
+                "long_prefill_token_threshold": shape.long_prefill,
+                "scheduler_reserve_full_isl": shape.whole_fit,
+                "policy": POLICIES[shape.policy],
+                "watermark": _fraction(shape),
+                "async_scheduling": False,
+                "is_encoder_decoder": False,
+            },
+        )
+    )
+    cache = CacheConfig(
+        **accepted(CacheConfig, {"block_size": shape.page_size, "enable_prefix_caching": shape.caching})
+    )
+    # DeviceConfig is explicit because the platform without CUDA is "unspecified" and would be refused.
+    config = VllmConfig(
+        device_config=DeviceConfig(device="cpu"),
+        scheduler_config=scheduling,
+        model_config=_model_config(shape.max_length),
+        cache_config=cache,
+        parallel_config=ParallelConfig(),
+    )
+    # Building the whole may switch these off for an unknown platform; the scheduler itself runs everywhere.
+    config.scheduler_config.async_scheduling = False
+    config.scheduler_config.enable_chunked_prefill = shape.chunked
+    config.scheduler_config.long_prefill_token_threshold = shape.long_prefill
+    config.cache_config.enable_prefix_caching = shape.caching
+    config.cache_config.num_gpu_blocks = shape.total
+    try:
+        from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+    except ImportError:  # before 0.20 there was nothing to register
+        pass
+    else:
+        register_all_kvcache_specs(config)
+    return config, StructuredOutputManager(config)
+
+
+def _fraction(shape: Shape) -> float:
+    # vLLM takes a share of all blocks and rounds down; aiming at the middle makes the count exact.
+    if not shape.watermark:
+        return 0.0
+    if not takes(SchedulerConfig, "watermark"):
+        raise Refused(f"config.watermark: vLLM {VERSION} has none")
+    if shape.watermark >= shape.total:
+        raise Refused("config.watermark: vLLM wants less than the whole pool")
+    return (shape.watermark + 0.5) / shape.total
+
+
+def _spec(shape: Shape) -> Any:
+    values = {
+        "block_size": shape.page_size,
+        "num_kv_heads": 1,
+        "head_size": 1,
+        "dtype": torch.float32,
+        "use_mla": False,
+        "sliding_window": None,
+    }
+    return FullAttentionSpec(**accepted(FullAttentionSpec, values))
+
+
+def _check_pool(shape: Shape) -> None:
+    """The engine core's start-up check that one request of the longest length fits (`check_enough_kv_cache_memory`).
+
+    Mirrored: the function itself wants a memory layout that only an engine core with workers resolves.
+    """
+    needed = -(-shape.max_length // shape.page_size)
+    if needed > shape.blocks:
+        raise Refused(
+            f"config.max_length: {shape.max_length} tokens need {needed} blocks and the pool has {shape.blocks}; "
+            "vLLM does not start with a maximum length that one request could not reach"
+        )
+
+
+def build(shape: Shape) -> Any:
+    """A fresh scheduler of this shape. Raises `Refused` where vLLM refuses to start, `Unsupported` where it differs."""
+    if shape.v2_runner and not hasattr(VllmConfig, "use_v2_model_runner"):
+        raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
+    _check_pool(shape)
+    try:
+        config, grammars = _configs(shape)
+        spec = _spec(shape)
+    except ValueError as error:
+        raise Refused(f"vLLM refuses to start: {_reason(error)}") from error
+    pages = KVCacheConfig(
+        num_blocks=shape.total, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
+    )
+    scheduler = Scheduler(
+        **accepted(
+            Scheduler.__init__,
+            {
+                "vllm_config": config,
+                "kv_cache_config": pages,
+                "structured_output_manager": grammars,
+                "block_size": shape.page_size,
+                "log_stats": False,
+            },
+        )
+    )
+    if hasattr(scheduler, "use_v2_model_runner"):
+        # Not a setting: vLLM picks the runner by model and platform, and only the shape of the output differs here.
+        scheduler.use_v2_model_runner = shape.v2_runner
+    elif VERSION in KNOWN:
+        raise Unsupported(f"vLLM {VERSION}: Scheduler.use_v2_model_runner is missing")
+    require(Request, ("num_tokens", "append_output_token_ids", "is_finished"))
+    _verify(scheduler, shape)
+    return scheduler
+
+
+def _verify(scheduler: Any, shape: Shape) -> None:
+    settings = scheduler.scheduler_config
+    pool = scheduler.kv_cache_manager.block_pool
+    found = {
+        "max_running": scheduler.max_num_running_reqs,
+        "budget": scheduler.max_num_scheduled_tokens,
+        "max_length": scheduler.max_model_len,
+        "long_prefill": settings.long_prefill_token_threshold,
+        "chunked": settings.enable_chunked_prefill,
+        "caching": pool.enable_caching,
+        "total": pool.num_gpu_blocks,
+        "watermark": getattr(scheduler.kv_cache_manager, "watermark_blocks", 0),
+    }
+    for name, value in found.items():
+        if value != getattr(shape, name):
+            raise Unsupported(f"vLLM {VERSION} turned {name} = {getattr(shape, name)!r} into {value!r}")
+
+
+def _reason(error: ValueError) -> str:
+    # pydantic wraps the sentence that vLLM wrote: a count above it, the input's repr and an address behind it.
+    lines = [line.split("[type=")[0].strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and "validation error" not in line and not line.startswith("For further")]
+    return " ".join(told).removeprefix("Value error, ")
+
+
+def whole_fit(scheduler: Any) -> bool:
+    """Whether this scheduler admits only what fits as a whole; versions before the setting never do."""
+    return bool(getattr(scheduler, "scheduler_reserve_full_isl", False))
+
+
+@lru_cache(maxsize=64)
+def _hasher(page_size: int) -> Any:
+    kv_cache_utils.init_none_hash(sha256)
+    return kv_cache_utils.get_request_block_hasher(page_size, sha256)
+
+
+def request(shape: Shape, command: Mapping[str, Any]) -> Any:
+    """The request vLLM's front end would hand to the scheduler: `max_tokens` clipped to the longest sequence."""
+    prompt = list(command["prompt"])
+    limit = min(int(command["max_tokens"]), shape.max_length - len(prompt))
+    values = {
+        "request_id": command["request"],
+        "prompt_token_ids": prompt,
+        "sampling_params": SamplingParams(max_tokens=limit, ignore_eos=True, detokenize=False),
+        "pooling_params": None,
+        "eos_token_id": None,
+        "arrival_time": float(command.get("arrival", 0)),
+        "priority": int(command.get("priority", 0)),
+        "cache_salt": command.get("salt") or None,
+        # The engine core hashes blocks only when somebody could look them up.
+        "block_hasher": _hasher(shape.page_size) if shape.caching else None,
+    }
+    return Request(**accepted(Request.__init__, values))
+
+
+def runner_output(sampled: dict[str, list[int]]) -> Any:
+    """What the model runner would answer: sampled tokens per request of the frame, in its order."""
+    names = list(sampled)
+    values = {
+        "req_ids": names,
+        "req_id_to_index": {name: index for index, name in enumerate(names)},
+        "sampled_token_ids": [list(tokens) for tokens in sampled.values()],
+        "logprobs": None,
+        "prompt_logprobs_dict": {},
+        "pooler_output": [],
+    }
+    return ModelRunnerOutput(**accepted(ModelRunnerOutput, values))

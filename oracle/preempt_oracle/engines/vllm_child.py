@@ -1,0 +1,270 @@
+"""vLLM's v1 scheduler, the real one, behind the adapter protocol.
+
+Run by path in a Python that has vLLM and torch on its path: `python vllm_child.py`. Synchronous scheduling, one
+full-attention group, FCFS and PRIORITY. `vllm_build` makes the scheduler, `vllm_watch` looks into it, this file speaks.
+
+Checks of vLLM's front end that never reach the scheduler are mirrored in `add`, and say so. `start` and `sent` are read
+from `SchedulerOutput` alone, which is what a worker would get; block ids are vLLM's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from preempt_oracle.engines.child import Command, Engine, Refused, Reply, claim, header, serve
+else:
+    from child import Command, Engine, Refused, Reply, claim, header, serve
+
+if __name__ == "__main__":
+    claim()  # before the imports below: vLLM prints while it is imported
+
+if TYPE_CHECKING:
+    from preempt_oracle.engines import vllm_build as build
+    from preempt_oracle.engines.vllm_books import Books
+    from preempt_oracle.engines.vllm_watch import Watch
+else:
+    import vllm_build as build
+    from vllm_books import Books
+    from vllm_watch import Watch
+
+CAPABILITIES = (
+    "abort",
+    "caching",
+    "chunked",
+    "long_prefill",
+    "priority",
+    "reset",
+    "salt",
+    "unchunked",
+    "v2_runner",
+    "watermark",
+    "whole_fit",
+)
+OBSERVES = (
+    "counts",
+    "blocks",
+    "free",
+    "queues",
+    "demote",
+    "trigger",
+    "release",
+    "reset",
+    "held",
+    "place",
+    "known",
+    "start",
+    "sent",
+    "hits",
+    "publish",
+    "emitted",
+    "reject",
+)
+OBSERVES_SMALL = ("free-ids", "refs")
+MIRRORED = "vLLM's front end, mirrored by this adapter"
+REASONS = {"FINISHED_LENGTH_CAPPED": "length", "FINISHED_STOPPED": "stop", "FINISHED_ABORTED": "abort"}
+
+
+class Vllm(Engine):
+    """One vLLM scheduler. `flying` is the frame that was dispatched and not yet delivered: there is at most one."""
+
+    watch: Watch | None = None
+
+    def start(self, config: dict[str, Any]) -> Reply:
+        """A fresh scheduler with this configuration, refused where vLLM itself refuses to start."""
+        self.stop()
+        shape = build.parse(config)
+        scheduler = build.build(shape)
+        verified = build.VERSION in build.KNOWN
+        self.shape = shape
+        self.scheduler = scheduler
+        self.books = Books(scheduler, verified)
+        self.watch = Watch(self.books, shape.page_size)
+        self.frame = -1
+        self.flying: Any = None
+        self.told: set[str] = set()  # live requests the worker knows: told again in full, they resume
+        assumes = [f"reject: checks of {MIRRORED}"]
+        if not verified:
+            assumes.append("unverified version")
+        limits = {**config, "whole_fit": build.whole_fit(scheduler)}
+        observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ())
+        return header("vllm", build.VERSION, limits, observes, CAPABILITIES, reserved=1, assumes=assumes)
+
+    def stop(self) -> None:
+        """Drop the scheduler."""
+        if self.watch is not None:
+            self.watch.close()
+            shutdown = getattr(self.scheduler, "shutdown", None)
+            self.watch = None
+            del self.scheduler
+            if shutdown is not None:
+                shutdown()
+
+    def add(self, cmd: Command) -> Reply:
+        """Hand a request to the scheduler as the front end would, or reject it as the front end would."""
+        name, prompt, limit = cmd["request"], cmd["prompt"], cmd["max_tokens"]
+        if name in self.scheduler.requests or name in self._frame():
+            # vLLM's front end makes every id unique, so reusing one that is alive is no workload it could get.
+            raise Refused(f"request {name!r} is alive, or its last frame still flies")
+        longest = self.shape.max_length
+        reason = ""
+        if not prompt:
+            reason = "the prompt is empty"
+        elif len(prompt) > longest - 1:
+            reason = f"a prompt of {len(prompt)} tokens and one output exceed the maximum length of {longest}"
+        elif limit < 1:
+            reason = f"max_tokens must be at least 1, got {limit}"
+        if reason:
+            return {"event": "reject", "request": name, "reason": f"{reason} ({MIRRORED})"}
+        request = build.request(self.shape, cmd)
+        self.scheduler.add_request(request)
+        return {
+            "event": "arrive",
+            "request": name,
+            "prompt": prompt,
+            "max_tokens": request.max_tokens,
+            "priority": request.priority,
+            "arrival": cmd.get("arrival", 0),
+            "salt": cmd.get("salt", ""),
+        }
+
+    def abort(self, request: str) -> Reply:
+        """Cancel a request wherever it is; of one that is gone already vLLM says nothing, and frees nothing."""
+        watch = self._watch()
+        watch.finished.clear()
+        self.scheduler.finish_requests(request, build.ABORTED)
+        blocks = [block for _, _, ids in watch.finished for block in ids]
+        watch.finished.clear()
+        self.told.discard(request)
+        return {"event": "abort", "request": request, "blocks": [blocks], "observed": self.books.observed()}
+
+    def control(self, cmd: Command) -> Reply:
+        """`reset`: empty the prefix cache, preempting whoever runs, as after a change of weights."""
+        if cmd["kind"] != "reset":
+            return super().control(cmd)
+        if self._frame():
+            raise Refused(f"synchronous scheduling: frame {self.frame} must be delivered before a reset")
+        watch = self._watch()
+        watch.begin()
+        self.scheduler.reset_prefix_cache(reset_running_requests=True)
+        _, acts, _ = watch.take({})
+        return {"event": "control", "kind": "reset", "acts": acts}
+
+    def step(self) -> Reply:
+        """One call of `schedule`."""
+        if self._frame():
+            # The engine core of a synchronous vLLM never schedules before the last frame's output is back.
+            raise Refused(f"synchronous scheduling: frame {self.frame} must be delivered first")
+        watch = self._watch()
+        watch.begin()
+        output = self.scheduler.schedule()
+        self.frame += 1
+        self.flying = output
+        scheduled = output.num_scheduled_tokens
+        grants, acts, deltas = watch.take(scheduled)
+        starts, sent, resumed = self._message(output)
+        names = [grant.request for grant in grants]
+        reply: Reply = {
+            "event": "step",
+            "frame": self.frame,
+            "requests": names,
+            "tokens": [grant.tokens for grant in grants],
+            "blocks": deltas,
+            "sent": sent,
+            "resumed": resumed,
+            "hits": [[grant.request, grant.hit] for grant in grants if grant.hit is not None],
+            "acts": acts,
+            "observed": self.books.observed(),
+        }
+        # Without a start for each grant the whole field would be a guess; a request the worker is not told of has none.
+        if all(name in starts for name in names):
+            reply["start"] = [starts[name] for name in names]
+        drafts = output.scheduled_spec_decode_tokens
+        if drafts:
+            reply["drafts"] = [[name, len(tokens)] for name, tokens in drafts.items()]
+        if not names:
+            reply["reason"] = self._why_empty(acts)
+        self.told.update(names)
+        return reply
+
+    def _message(self, output: Any) -> tuple[dict[str, int], list[list[Any]], list[list[Any]]]:
+        """What the worker is told: where each grant starts, block tables, and who resumes with how many tokens."""
+        starts: dict[str, int] = {}
+        sent: list[list[Any]] = []
+        resumed: list[list[Any]] = []
+        for new in output.scheduled_new_reqs:
+            name = new.req_id
+            starts[name] = new.num_computed_tokens
+            sent.append([name, 0, list(new.block_ids[0]), True])
+            if name in self.told:  # the V2 runner gets a resumed request as a new one, outputs included
+                tokens = new.prefill_token_ids if new.prefill_token_ids is not None else new.prompt_token_ids
+                resumed.append([name, len(tokens)])
+        cached = output.scheduled_cached_reqs
+        again = cached.resumed_req_ids
+        for index, name in enumerate(cached.req_ids):
+            starts[name] = cached.num_computed_tokens[index]
+            blocks = cached.new_block_ids[index]
+            if name in again:
+                sent.append([name, 0, list(blocks[0]) if blocks else [], True])
+                tokens = cached.all_token_ids.get(name)
+                resumed.append([name, None if tokens is None else len(tokens)])
+            elif blocks and blocks[0]:
+                sent.append([name, 0, list(blocks[0])])
+        return starts, sent, resumed
+
+    def _why_empty(self, acts: list[dict[str, Any]]) -> str:
+        if not self.scheduler.requests:
+            return "idle"
+        if any(act["act"] == "demote" for act in acts):
+            return "everybody who could run was preempted, and nobody is admitted in a step that preempts"
+        return "nothing could be admitted or grown"
+
+    def deliver(self, cmd: Command) -> Reply:
+        """Hand the frame's sampled tokens to `update_from_output`."""
+        frame, names, tokens = cmd["frame"], cmd["requests"], cmd["tokens"]
+        if self.flying is None or frame != self.frame:
+            raise Refused(f"frame {frame} does not fly")
+        sampled: dict[str, list[int]] = {name: [] for name in self.flying.num_scheduled_tokens}
+        for name, some in zip(names, tokens, strict=True):
+            if name not in sampled:
+                raise Refused(f"frame {frame} has no grant of {name!r}")
+            sampled[name] = list(some)
+        gone = {name for name in names if name not in self.scheduler.requests}
+        watch = self._watch()
+        watch.finished.clear()
+        flying, self.flying = self.flying, None
+        outputs = self.scheduler.update_from_output(flying, build.runner_output(sampled))
+        emitted: dict[str, list[int]] = {}
+        for client in outputs.values():
+            for output in client.outputs:
+                emitted.setdefault(output.request_id, []).extend(output.new_token_ids)
+        extra = [name for name, some in emitted.items() if some and name not in names]
+        finished = []
+        for name, status, blocks in watch.finished:
+            reason = REASONS.get(status.name, status.name.removeprefix("FINISHED_").lower())
+            finished.append({"request": name, "reason": reason, "blocks": [blocks]})
+            self.told.discard(name)
+        watch.finished.clear()
+        reply: Reply = {
+            "event": "deliver",
+            "frame": frame,
+            "requests": [*names, *extra],
+            "tokens": [*tokens, *([] for _ in extra)],
+            "emitted": [emitted.get(name, []) for name in [*names, *extra]],
+            "finished": finished,
+        }
+        if gone:
+            reply["disposition"] = ["dropped" if name in gone else "delivered" for name in reply["requests"]]
+        return reply
+
+    def _frame(self) -> dict[str, int]:
+        """The grants of the frame that flies, by request; empty if none does."""
+        return self.flying.num_scheduled_tokens if self.flying is not None else {}
+
+    def _watch(self) -> Watch:
+        assert self.watch is not None, "commands come after a start"
+        return self.watch
+
+
+if __name__ == "__main__":
+    serve(Vllm(), "vllm")
