@@ -141,9 +141,10 @@ def _label(s: State, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfenc
         match m:
             case ev.Publish():
                 r = s.requests[m.request]
-                end = (r.tables[m.group].index(b) + 1) * memory.page
-                # A page that is not full of known tokens can never be what it is published as.
-                new[b] = evolve(block, published=r.prefix(end) if end <= len(r.tokens) else None)
+                table = r.tables[m.group]
+                # A page that is not full of known tokens, or not the request's, can never be what it is published as.
+                end = (table.index(b) + 1) * memory.page if b in table else 0
+                new[b] = evolve(block, published=r.prefix(end) if 0 < end <= len(r.tokens) else None)
                 published = (*published, (m.group, b))
             case ev.Withdraw():
                 new[b] = evolve(block, published=None)

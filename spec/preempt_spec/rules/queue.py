@@ -39,8 +39,9 @@ def queues_partition(s: View, e: Close) -> Iterator[str | None]:
     o = e.step.observed
     if o.running is None or o.waiting is None:
         return
-    if [*o.running] == [*s.running] and [*o.waiting] == [*s.waiting]:
-        yield None  # equal to the shadow queues, which hold each live request once
+    queued = len(s.running) + len(s.waiting)
+    if queued == len(s.live()) and [*o.running] == [*s.running] and [*o.waiting] == [*s.waiting]:
+        yield None  # equal to the shadow queues, which hold each live request once: nobody is in limbo
         return
     seen = Counter((*o.running, *o.waiting))
     both = [r for r in seen if seen[r] > 1]
@@ -163,10 +164,15 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
         yield f"{e.request} was admitted in a step that preempted {s.plan.demoted[0]}"
     elif len(s.running) >= s.limits.max_running:
         yield f"{e.request} was admitted to {len(s.running)} running, {s.limits.max_running} may run"
-    elif not s.limits.chunked and (e.start if e.start is not None else hit) + e.tokens < known:
+    elif _splits(s, (e.start if e.start is not None else hit) + e.tokens, known):
         yield f"{e.request} was admitted with {e.tokens} tokens of {known} known and chunked prefill is off"
     else:
         yield _fits(s, e, known)
+
+
+def _splits(s: View, end: int, known: int) -> bool:
+    """A first chunk although chunked prefill is off. vLLM's long-prefill cap splits prompts all the same (0.33.0)."""
+    return not s.limits.chunked and not s.limits.long_prefill and end < known
 
 
 def _fits(s: View, e: Grant, known: int) -> str | None:
