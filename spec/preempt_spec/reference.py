@@ -25,6 +25,7 @@ from preempt_spec.policies.functions import (
     oversize,
     requeue_at,
     skip_guard,
+    slot_free,
     supply,
     victim,
     want,
@@ -133,7 +134,9 @@ class Reference:
         if planned:
             self.take_back(victim)
         after = len(self.state.plan.granted)
-        self._act(ev.Demote(victim, after, "growth", (requester,), "blocks", need(self.state, requester), self.supply()))
+        self._act(
+            ev.Demote(victim, after, "growth", (requester,), "blocks", need(self.state, requester), self.supply())
+        )
         self.release(victim)
         self.requeue(victim)
         if planned:
@@ -201,7 +204,7 @@ class Reference:
         s = self.state
         if s.plan.demoted and self.policy.after_preemption is AfterPreemption.CLOSED:
             return False
-        if len(s.running) >= s.limits.max_running:
+        if not slot_free(s):
             return False
         end = len(s.request(request).tokens) if s.limits.whole_fit else hit + tokens
         mark = s.limits.watermark if s.running else 0

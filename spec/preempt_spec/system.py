@@ -20,7 +20,7 @@ from preempt_spec.transition import apply_micro
 from preempt_spec.view import View
 
 
-class Malformed(Exception):  # noqa: N818 - named for what the trace is
+class Malformed(Exception):
     """An event that cannot be understood in this state. `field` names the part at fault."""
 
     def __init__(self, field: str, reason: str) -> None:
@@ -154,7 +154,9 @@ def _close_makes_sense(s: View, step: ev.Step) -> None:
         for x in tables:
             if x.request not in live:
                 _live(s, field, x.request)
-            if not 0 <= x.group < groups or (x.blocks and not (min(x.blocks) >= 0 and max(x.blocks) < s.extent(x.group))):
+            if not 0 <= x.group < groups or (
+                x.blocks and not (min(x.blocks) >= 0 and max(x.blocks) < s.extent(x.group))
+            ):
                 _ids(s, field, x.group, x.blocks)
     for hit in (*step.hits, *step.drafts):
         _live(s, "hits or drafts", hit.request)

@@ -18,9 +18,7 @@ def apply_micro(s: State, m: mi.Micro) -> State:
     match m:
         case ev.Arrive():
             empty: tuple[tuple[int, ...], ...] = ((),) * len(s.memory)
-            new = Request(
-                m.request, len(m.prompt), m.prompt, m.max_tokens, m.priority, m.arrival, m.salt, empty, empty
-            )
+            new = Request(m.request, len(m.prompt), m.prompt, m.max_tokens, m.priority, m.arrival, m.salt, empty, empty)
             s = evolve(s, requests={**s.requests, m.request: new}, stall=0)
             return evolve(s, waiting=_insert(s.waiting, enqueue_at(s, m.request), m.request))
         case ev.Reject() | ev.Finish():

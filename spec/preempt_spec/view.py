@@ -27,32 +27,49 @@ class RequestView(Protocol):
     """A live request. Lengths in tokens."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """The engine's id."""
+
     @property
-    def prompt(self) -> int: ...
+    def prompt(self) -> int:
+        """Length of the prompt."""
+
     @property
     def tokens(self) -> Sequence[int]:
         """Known tokens: prompt and emitted outputs."""
+
     @property
-    def max_tokens(self) -> int: ...
+    def max_tokens(self) -> int:
+        """Outputs it may emit."""
+
     @property
-    def priority(self) -> int: ...
+    def priority(self) -> int:
+        """Smaller is better."""
+
     @property
-    def arrival(self) -> int: ...
+    def arrival(self) -> int:
+        """Orders requests; ties allowed."""
+
     @property
-    def place(self) -> Place: ...
+    def place(self) -> Place:
+        """Where it is."""
+
     @property
     def computed(self) -> int:
         """Tokens whose KV is resident in every group."""
+
     @property
     def peak(self) -> int:
         """The most computed tokens it ever had: the high-water mark of live/progress."""
+
     @property
     def preempted(self) -> bool:
         """It ran before and waits to resume."""
+
     @property
     def tables(self) -> Sequence[Sequence[int]]:
         """Owned blocks per group, in table order."""
+
     @property
     def sent(self) -> Sequence[Sequence[int]]:
         """Blocks per group as the worker was told since the last full description."""
@@ -64,37 +81,51 @@ class PlanView(Protocol):
     @property
     def entered(self) -> Collection[str]:
         """Requests running when the step began."""
+
     @property
     def granted(self) -> Mapping[str, tuple[int, int]]:
         """(start, tokens) of each standing grant, in order."""
+
     @property
     def pending(self) -> Mapping[str, tuple[int, int]]:
         """Grants made in this step and not (yet) standing: a `plan` act without its `unplan`."""
+
     @property
     def spent(self) -> int:
         """Tokens of the step's budget in use."""
+
     @property
     def spent_running(self) -> int:
         """The part of `spent` that went to requests which were running already."""
+
     @property
-    def admitted(self) -> Collection[str]: ...
+    def admitted(self) -> Collection[str]:
+        """Requests that this step admitted."""
+
     @property
     def demoted(self) -> Sequence[str]:
         """Victims of this step, in order."""
+
     @property
-    def requeued(self) -> Collection[str]: ...
+    def requeued(self) -> Collection[str]:
+        """Victims that are back in a queue."""
+
     @property
     def skipped(self) -> Mapping[str, str]:
         """Guard per request that the engine itself said it passed over."""
+
     @property
     def served(self) -> tuple[str, ...]:
         """Beneficiaries of the latest victim."""
+
     @property
     def fenced(self) -> bool:
         """The latest victim's release gave no blocks yet."""
+
     @property
     def self_preempted(self) -> bool:
         """Some request preempted itself in this step."""
+
     @property
     def published(self) -> Sequence[tuple[int, int]]:
         """(group, block) made findable in this step and not withdrawn since."""
@@ -104,26 +135,41 @@ class View(Protocol):
     """The shadow state, as rules and policies see it."""
 
     @property
-    def policy(self) -> Policy: ...
+    def policy(self) -> Policy:
+        """What the engine may decide."""
+
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> Limits:
+        """Its configuration."""
+
     @property
     def pages(self) -> Sequence[int]:
         """Tokens per block, per group."""
+
     @property
-    def running(self) -> Sequence[str]: ...
+    def running(self) -> Sequence[str]:
+        """Ids in running order."""
+
     @property
-    def waiting(self) -> Sequence[str]: ...
+    def waiting(self) -> Sequence[str]:
+        """Ids in queue order."""
+
     @property
     def aborted(self) -> Collection[str]:
         """Requests aborted since the last step ended."""
+
     @property
     def stall(self) -> int:
         """Steps since the last progress."""
+
     @property
-    def plan(self) -> PlanView: ...
+    def plan(self) -> PlanView:
+        """The step being planned; an idle one between steps."""
+
     @property
-    def last_frame(self) -> int: ...
+    def last_frame(self) -> int:
+        """The latest frame; -1 before the first."""
+
     @property
     def frames(self) -> Mapping[int, Mapping[str, bool]]:
         """Undelivered frames: their requests; True if the frame reached the end of the request's known tokens."""

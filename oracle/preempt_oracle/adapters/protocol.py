@@ -102,9 +102,7 @@ class Session:
         assert isinstance(event, wire.Step | wire.EngineError | Refused)
         return event
 
-    def deliver(
-        self, frame: int, requests: Sequence[str], tokens: Sequence[Sequence[int]]
-    ) -> tuple[wire.Event, ...]:
+    def deliver(self, frame: int, requests: Sequence[str], tokens: Sequence[Sequence[int]]) -> tuple[wire.Event, ...]:
         """A frame's sampled tokens. Returns the delivery and the finishes it caused."""
         reply = self._ask("deliver", frame=frame, requests=list(requests), tokens=[list(t) for t in tokens])
         ended = reply.pop("finished", [])

@@ -14,7 +14,18 @@ from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import OBSERVES, Reference
 
 #: All that a workload may ask for; whether oversized requests are its business depends on the policy.
-CAPABILITIES = ("abort", "caching", "chunked", "long_prefill", "priority", "reuse", "salt", "unchunked", "watermark", "whole_fit")
+CAPABILITIES = (
+    "abort",
+    "caching",
+    "chunked",
+    "long_prefill",
+    "priority",
+    "reuse",
+    "salt",
+    "unchunked",
+    "watermark",
+    "whole_fit",
+)
 _LIMITS = ("max_running", "budget", "max_length", "long_prefill", "chunked", "caching", "whole_fit", "watermark")
 
 

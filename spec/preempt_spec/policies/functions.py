@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from preempt_spec.events import Limits
-from preempt_spec.policies.policy import AfterSelf, FullHit, Need, Order, Phase, Policy, Progress, Requeue, Victim
+from preempt_spec.policies.policy import (
+    AfterSelf,
+    FullHit,
+    Need,
+    Order,
+    Phase,
+    Policy,
+    Progress,
+    Requeue,
+    Slots,
+    Victim,
+)
 from preempt_spec.view import Place, RequestView, View
 
 
@@ -89,6 +100,12 @@ def next_admitted(s: View) -> str | None:
     return next(ready, None)
 
 
+def slot_free(s: View) -> bool:
+    """Whether one more request may be admitted, as far as slots go."""
+    taken = s.running if s.policy.slots is Slots.RUNNING else s.plan.granted
+    return len(taken) < s.limits.max_running
+
+
 def skip_guard(s: View, request: str) -> str | None:
     """A true reason why a running request gets nothing in this step, or None."""
     r, plan = s.request(request), s.plan
@@ -100,6 +117,8 @@ def skip_guard(s: View, request: str) -> str | None:
         return "exclusive prefill"
     if s.policy.after_self is AfterSelf.STOP and plan.self_preempted:
         return "stopped"
+    if s.policy.slots is Slots.BATCH and len(plan.granted) >= s.limits.max_running:
+        return "batch full"
     if r.computed >= min(len(r.tokens), s.limits.max_length - 1):
         return "nothing to compute"
     return None
@@ -117,9 +136,7 @@ def oversize(s: View, request: RequestView) -> bool:
     """Whether the request can never be finished: longer than the engine or its pool allows."""
     end = request.prompt + request.max_tokens
     # The last emitted token is never computed: its KV needs no slot.
-    return end > s.limits.max_length or any(
-        blocks_for(end - 1, page) > s.total(g) for g, page in enumerate(s.pages)
-    )
+    return end > s.limits.max_length or any(blocks_for(end - 1, page) > s.total(g) for g, page in enumerate(s.pages))
 
 
 def patience(policy: Policy, limits: Limits) -> int:

@@ -62,6 +62,13 @@ class AfterSelf(Enum):
     CONTINUE = "goes on with the next running request"
 
 
+class Slots(Enum):
+    """What `max_running` bounds."""
+
+    RUNNING = "the running queue"
+    BATCH = "the requests of one step"
+
+
 class FullHit(Enum):
     """How far a prefix hit may reach at admission."""
 
@@ -94,6 +101,7 @@ class Policy:
     phase: Phase
     after_preemption: AfterPreemption
     after_self: AfterSelf
+    slots: Slots
     full_hit: FullHit
     oversize: Oversize
     progress: Progress

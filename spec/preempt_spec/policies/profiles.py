@@ -23,6 +23,7 @@ from preempt_spec.policies.policy import (
     Policy,
     Progress,
     Requeue,
+    Slots,
     Victim,
 )
 
@@ -90,6 +91,7 @@ VLLM_FCFS = Profile(
         phase=Phase.MIXED,
         after_preemption=AfterPreemption.CLOSED,
         after_self=AfterSelf.STOP,
+        slots=Slots.RUNNING,
         full_hit=FullHit.LEAVE_ONE,
         oversize=Oversize.FRONT_END,
         progress=Progress.CHUNKED,
@@ -102,6 +104,7 @@ VLLM_FCFS = Profile(
         "phase": f"{_VLLM}, schedule(): running loop, then waiting loop",
         "after_preemption": f"{_VLLM}, schedule(): waiting loop only `if not preempted_reqs`",
         "after_self": f"{_VLLM}, schedule(): break (under FCFS the requester is then the last one)",
+        "slots": f"{_VLLM}, schedule(): len(self.running) against max_num_running_reqs",
         "full_hit": "vLLM v1/core/kv_cache_manager.py, get_computed_blocks(): num_tokens - 1",
         "oversize": "vLLM refuses over-long prompts before the scheduler, and a max_model_len beyond the pool at start",
         "progress": "derived: see policies.functions.patience",
@@ -147,6 +150,7 @@ NANO_VLLM = Profile(
         name="nano-vllm",
         victim=Victim.LAST_UNPLANNED,
         phase=Phase.PREFILL_FIRST,
+        slots=Slots.BATCH,
         progress=Progress.EVERY_BATCH,
     ),
     sources={
@@ -157,6 +161,7 @@ NANO_VLLM = Profile(
         "phase": "same file, schedule(): returns the prefill batch if there is one",
         "after_preemption": "follows from the phase: a step that preempts is a decode step",
         "after_self": "same file: the requester is then the only one left",
+        "slots": "same file, schedule(): num_seqs < max_num_seqs counts the batch, in both loops",
         "full_hit": "nano-vllm #211: a hit must leave a token to compute",
         "oversize": "nano-vllm has no check: such requests are outside its contract",
         "progress": "derived: see policies.functions.patience",
@@ -181,6 +186,7 @@ VIDUR_VLLM = Profile(
         "phase": "same file: returns the prefill batch if there is one",
         "after_preemption": "follows from the phase: a step that preempts is a decode step",
         "after_self": "same file: the requester is then the only one left",
+        "slots": "vllm_replica_scheduler.py: len(self._allocation_map) against batch_size_cap",
         "full_hit": "no prefix cache",
         "oversize": "no check: such requests are outside its contract",
         "progress": "derived: see policies.functions.patience",

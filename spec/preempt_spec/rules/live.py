@@ -25,19 +25,27 @@ def moves(s: View, e: Close) -> Iterator[str | None]:
         return
     k = patience(s.policy, s.limits)
     new = any(start + n > s.request(r).peak for r, (start, n) in s.plan.granted.items())
-    yield None if new or s.stall < k else f"{s.stall + 1} steps without progress (K = {k}); live are {sorted(s.live())[:4]}"
+    yield (
+        None
+        if new or s.stall < k
+        else f"{s.stall + 1} steps without progress (K = {k}); live are {sorted(s.live())[:4]}"
+    )
 
 
-OVERSIZE = rule(
-    "live/oversize", Kind.MUST, "Inside the contract, what cannot fit is refused alone, with an error."
-)
+OVERSIZE = rule("live/oversize", Kind.MUST, "Inside the contract, what cannot fit is refused alone, with an error.")
 
 
 @on(OVERSIZE, Reject, "reject")
 def refused_rightly(s: View, e: Reject) -> Iterator[str | None]:
     """Only what cannot fit is refused, and the refusal says why."""
     fits = not oversize(s, s.request(e.request))
-    yield f"{e.request} fits and was refused ({e.reason or 'no reason'})" if fits else None if e.reason else f"{e.request} was refused without a reason"
+    yield (
+        f"{e.request} fits and was refused ({e.reason or 'no reason'})"
+        if fits
+        else None
+        if e.reason
+        else f"{e.request} was refused without a reason"
+    )
 
 
 @on(OVERSIZE, Grant, "reject")

@@ -94,7 +94,8 @@ def references_agree(s: View, e: Close) -> Iterator[str | None]:
             yield None
             continue
         block = min(b for b in {*told, *seen} if told.get(b) != seen.get(b))
-        yield f"block {block}: the engine counts {told.get(block, '0 or 1')} references, tables and pins make {seen.get(block, '0 or 1')}"
+        count, holders = told.get(block, "0 or 1"), seen.get(block, "0 or 1")
+        yield f"block {block}: the engine counts {count} references, tables and pins make {holders}"
 
 
 @on(REFCOUNT, Close, "blocks free-ids")
@@ -115,9 +116,7 @@ def free_list_agrees(s: View, e: Close) -> Iterator[str | None]:
             yield f"block {wrong[0]} is held by nobody and missing from the free list"
 
 
-FREE_ONCE = rule(
-    "pool/free-once", Kind.MUST, "One release per ownership; a second is never a second credit."
-)
+FREE_ONCE = rule("pool/free-once", Kind.MUST, "One release per ownership; a second is never a second credit.")
 
 
 @on(FREE_ONCE, Release, "release")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Requeue
 from preempt_spec.micro import Close, Grant
-from preempt_spec.policies.functions import blocks_for, need, next_admitted, requeue_at, skip_guard, supply
+from preempt_spec.policies.functions import blocks_for, need, next_admitted, requeue_at, skip_guard, slot_free, supply
 from preempt_spec.policies.policy import AfterPreemption
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
@@ -69,7 +69,11 @@ def at_its_place(s: View, e: Requeue) -> Iterator[str | None]:
     """The index at which the victim was put is the policy's."""
     if e.index is not None:
         at = requeue_at(s, e.request)
-        yield None if e.index == at else f"{e.request} was requeued at {e.index} of {list(s.waiting)}; {s.policy.name} puts it at {at}"
+        yield (
+            None
+            if e.index == at
+            else f"{e.request} was requeued at {e.index} of {list(s.waiting)}; {s.policy.name} puts it at {at}"
+        )
 
 
 @on(FRONT, Close, "queues demote")
@@ -83,7 +87,11 @@ def stays_at_its_place(s: View, e: Close) -> Iterator[str | None]:
         return  # queue/one-place speaks of that
     for v in s.plan.requeued:
         if v in told:
-            yield None if told.index(v) == s.waiting.index(v) else f"{v} stands at {told.index(v)} of waiting, not at {s.waiting.index(v)}"
+            yield (
+                None
+                if told.index(v) == s.waiting.index(v)
+                else f"{v} stands at {told.index(v)} of waiting, not at {s.waiting.index(v)}"
+            )
 
 
 ORDER = rule(
@@ -106,7 +114,11 @@ def queues_in_order(s: View, e: Close) -> Iterator[str | None]:
     """Running is in admission order; waiting, this step's victims apart, in queue order."""
     o = e.step.observed
     if o.running is not None and set(o.running) == set(s.running):
-        yield None if list(o.running) == list(s.running) else f"running is {list(o.running)}, admitted were {list(s.running)}"
+        yield (
+            None
+            if list(o.running) == list(s.running)
+            else f"running is {list(o.running)}, admitted were {list(s.running)}"
+        )
     if o.waiting is not None and set(o.waiting) == set(s.waiting):
         told = [r for r in o.waiting if r not in s.plan.requeued]
         want = [r for r in s.waiting if r not in s.plan.requeued]
@@ -142,7 +154,8 @@ def no_unexplained_skip(s: View, e: Close) -> Iterator[str | None]:
 ADMISSION = rule(
     "queue/admission",
     Kind.POLICY,
-    "Admission respects its gates: none after a preemption (as declared), whole-sequence fit, slots, budget, watermark.",
+    "Admission respects its gates: none after a preemption (as declared), whole-sequence fit, slots, budget, "
+    "watermark.",
 )
 
 
@@ -162,8 +175,8 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
     known, hit = len(r.tokens), e.hit or 0
     if s.plan.demoted and s.policy.after_preemption is AfterPreemption.CLOSED:
         yield f"{e.request} was admitted in a step that preempted {s.plan.demoted[0]}"
-    elif len(s.running) >= s.limits.max_running:
-        yield f"{e.request} was admitted to {len(s.running)} running, {s.limits.max_running} may run"
+    elif not slot_free(s):
+        yield f"{e.request} was admitted with all {s.limits.max_running} slots of {s.policy.slots.value} taken"
     elif _splits(s, (e.start if e.start is not None else hit) + e.tokens, known):
         yield f"{e.request} was admitted with {e.tokens} tokens of {known} known and chunked prefill is off"
     else:
@@ -184,5 +197,6 @@ def _fits(s: View, e: Grant, known: int) -> str | None:
         idle = sum(s.is_free(g, b) for b in e.blocks[g][:cached])
         lack = blocks_for(known, page) - cached if s.limits.whole_fit else len(e.blocks[g]) - cached
         if lack + idle + mark > s.free(g):
-            return f"{e.request} was admitted: it takes {lack + idle} blocks above a watermark of {mark}, {s.free(g)} are free"
+            takes = f"it takes {lack + idle} blocks above a watermark of {mark}"
+            return f"{e.request} was admitted: {takes}, {s.free(g)} are free"
     return None

@@ -20,7 +20,9 @@ MESSAGE = rule(
 @on(MESSAGE, Close, "counts sent")
 def sent_adds_up(s: View, e: Close) -> Iterator[str | None]:
     """For each request whose table changed or was described in this step: sent = owned, in every group."""
-    told: dict[tuple[str, int], tuple[tuple[int, ...], bool]] = {(x.request, x.group): (x.blocks, x.full) for x in e.step.sent}
+    told: dict[tuple[str, int], tuple[tuple[int, ...], bool]] = {
+        (x.request, x.group): (x.blocks, x.full) for x in e.step.sent
+    }
     changed = dict.fromkeys([*(d.request for d in e.step.blocks), *(x.request for x in e.step.sent), *s.plan.admitted])
     for r in changed:
         if r not in s.plan.granted:
@@ -44,8 +46,13 @@ def resumed_are_told(s: View, e: Close) -> Iterator[str | None]:
     back = {r for r in s.plan.admitted if s.request(r).preempted}
     told = {x.request for x in e.step.resumed}
     if back or told:
-        wrong = sorted(back ^ told)
-        yield f"{wrong[0]} {'resumes and is not announced' if wrong[0] in back else 'is announced as resumed and was not preempted'}" if wrong else None
+        wrong = min(back ^ told, default=None)
+        if wrong is None:
+            yield None
+        elif wrong in back:
+            yield f"{wrong} resumes and is not announced as resumed"
+        else:
+            yield f"{wrong} is announced as resumed and was not preempted"
 
 
 HIT = rule(
@@ -56,7 +63,6 @@ HIT = rule(
 
 
 @on(HIT, Grant, "start blocks")
-@on(HIT, Grant, "hits blocks")
 def no_more_than_resident(s: View, e: Grant) -> Iterator[str | None]:
     """An admission starts where resident KV of its own prefix ends, or earlier."""
     if s.request(e.request).place is not Place.WAITING:

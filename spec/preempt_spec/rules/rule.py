@@ -61,9 +61,7 @@ def on(the: Rule, micro: type, needs: str = "") -> Callable[[Clause], Clause]:
 
     def attach(clause: Clause) -> Clause:
         now = RULES[the.id]
-        RULES[the.id] = Rule(
-            now.id, now.kind, now.sentence, (*now.clauses, (micro, frozenset(needs.split()), clause))
-        )
+        RULES[the.id] = Rule(now.id, now.kind, now.sentence, (*now.clauses, (micro, frozenset(needs.split()), clause)))
         return clause
 
     return attach

@@ -44,7 +44,11 @@ NECESSITY = rule(
 def needed(s: View, e: Demote) -> Iterator[str | None]:
     """Nobody is preempted while the requester fits."""
     if (p := _pressure(s, e)) and s.plan.served != e.beneficiaries:
-        yield None if p[0] > p[1] else f"{e.request} was preempted: {e.beneficiaries[0]} needs {p[0]} blocks, {p[1]} are free"
+        yield (
+            None
+            if p[0] > p[1]
+            else f"{e.request} was preempted: {e.beneficiaries[0]} needs {p[0]} blocks, {p[1]} are free"
+        )
 
 
 MINIMAL = rule("victim/minimal", Kind.POLICY, "Preemption stops once the need is at most the supply.")
@@ -54,7 +58,11 @@ MINIMAL = rule("victim/minimal", Kind.POLICY, "Preemption stops once the need is
 def no_further_victim(s: View, e: Demote) -> Iterator[str | None]:
     """A further victim of the same trigger is still needed."""
     if (p := _pressure(s, e)) and s.plan.served == e.beneficiaries and not s.plan.fenced:
-        yield None if p[0] > p[1] else f"a further victim, {e.request}: {e.beneficiaries[0]} needs {p[0]} blocks, {p[1]} are free already"
+        yield (
+            None
+            if p[0] > p[1]
+            else f"a further victim, {e.request}: {e.beneficiaries[0]} needs {p[0]} blocks, {p[1]} are free already"
+        )
 
 
 YIELD = rule(
@@ -147,7 +155,9 @@ def victim_holds_nothing(s: View, e: Close) -> Iterator[str | None]:
     for v in s.plan.demoted:
         if v in s.waiting:
             h = held.get(v)
-            yield None if h is None else f"{v} was preempted and holds {h.blocks} blocks and {h.computed} computed tokens"
+            yield (
+                None if h is None else f"{v} was preempted and holds {h.blocks} blocks and {h.computed} computed tokens"
+            )
 
 
 KEEP_TOKENS = rule(
@@ -171,7 +181,11 @@ def resumed_whole(s: View, e: Close) -> Iterator[str | None]:
     for told in e.step.resumed:
         if told.known is not None and told.request in s.live():
             known = len(s.request(told.request).tokens)
-            yield None if told.known == known else f"{told.request} resumes towards {told.known} tokens; {known} are known"
+            yield (
+                None
+                if told.known == known
+                else f"{told.request} resumes towards {told.known} tokens; {known} are known"
+            )
 
 
 UNPLAN = rule(
