@@ -9,7 +9,7 @@ PYTEST_ARGS ?= -n auto --maxprocesses 4
 
 PY := '$(VENV)/bin/python'
 ORACLE := '$(VENV)/bin/preempt-oracle'
-CONFORM := $(ORACLE) conform --main
+CONFORM := $(ORACLE) matrix
 BENCH := $(PY) bench/run.py
 FAST := not vllm and not slow and not light
 

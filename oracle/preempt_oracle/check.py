@@ -13,6 +13,7 @@ from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_oracle.trace.errors import TraceError
 from preempt_oracle.trace.reader import read
+from preempt_oracle.trace.streams import display_name
 from preempt_oracle.verdict import Failure, Tally, UnknownPolicy, policy_for
 from preempt_spec.system import Malformed
 
@@ -24,7 +25,7 @@ def check(source: str | PathLike[str] | BinaryIO, policy: str | None = None, tal
 
     A trace is read to its footer even behind a violation: a cut-off file is unreadable, whatever it showed.
     """
-    name = source if isinstance(source, str) else getattr(source, "name", str(source))
+    name = display_name(source)
     lines = read(source)
     _, header = next(lines)
     assert isinstance(header, wire.Header)  # the reader yields it first, or raises
@@ -32,9 +33,9 @@ def check(source: str | PathLike[str] | BinaryIO, policy: str | None = None, tal
         chosen, deviations = policy_for(header, policy)
         monitor = Monitor(to_spec(header), chosen)
     except UnknownPolicy as e:
-        raise TraceError(str(name), 1, "policy", str(e)) from None
+        raise TraceError(name, 1, "policy", str(e)) from None
     except Malformed as e:
-        raise TraceError(str(name), 1, e.field, e.reason) from None
+        raise TraceError(name, 1, e.field, e.reason) from None
     tally = tally or Tally(header.engine, header.version, policy or header.policy, deviations=deviations)
     options = ["--policy", policy] if policy else []
     tail: deque[wire.Event] = deque(maxlen=TAIL)
@@ -46,9 +47,11 @@ def check(source: str | PathLike[str] | BinaryIO, policy: str | None = None, tal
         try:
             broken = feed(event)
         except Malformed as e:
-            raise TraceError(str(name), number, e.field, e.reason) from None
+            raise TraceError(name, number, e.field, e.reason) from None
         if broken:
-            where, again = f"{name}:{number}", shlex.join(["preempt-oracle", "check", *options, "--", str(name)])
+            where, again = f"{name}:{number}", shlex.join(["preempt-oracle", "check", *options, "--", name])
+            if name == "<stdin>":
+                again = ""
             for violation in broken:
                 seen = diverged(monitor, event, violation)
                 tally.failures.append(Failure(violation, where, monitor.shadow.last_frame, tuple(tail), again, seen))

@@ -111,6 +111,8 @@ class Session:
         event = self._typed("deliver", reply)
         if isinstance(event, Refused):
             raise HarnessError(f"{self.transport.name}: refused a delivery: {event.reason}")
+        if isinstance(event, wire.Deliver) and event.emitted == event.tokens:
+            event = msgspec.structs.replace(event, emitted=None)  # read and equal is not written out
         return (event, *(self._read({"event": "finish", **e}, wire.Finish) for e in ended))
 
     def stop(self) -> None:

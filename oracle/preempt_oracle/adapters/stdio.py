@@ -99,10 +99,17 @@ class Stdio:
                 searched = len(self._buffer)
                 if searched > MAX_REPLY:
                     self._broken(f"answered {do} with more than {MAX_REPLY} bytes in one line")
-                if not ready.select(max(deadline - time.monotonic(), 0)):
-                    self._broken(f"did not answer {do} within {self._patience:g} s")
+                left = deadline - time.monotonic()
+                if not ready.select(min(max(left, 0), 0.5)):
+                    if left <= 0:
+                        self._broken(f"did not answer {do} within {self._patience:g} s")
+                    if self._child.poll() is not None:  # dead; something it started holds its stdout open
+                        self._broken(f"ended without answering {do}")
+                    continue
                 chunk = self._out.read(1 << 20)
                 if chunk == b"":
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self._child.wait(1)  # stdout closes a moment before the exit code is there
                     self._broken(f"ended without answering {do}")
                 if chunk:
                     self._buffer += chunk

@@ -1,0 +1,206 @@
+"""Generated workloads against one engine: run after run on one session, until the budget is spent.
+
+Workload number i of a campaign with seed S is the one of seed S + i, so that a seed in a report names one workload
+whatever campaign it came from. The first failure of each rule is reduced and kept; further ones are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from time import monotonic
+
+from attrs import Factory, define, evolve, field, frozen
+
+from preempt_oracle.adapters.protocol import HarnessError, Refused, Session, Started
+from preempt_oracle.divergence import diverged
+from preempt_oracle.drive import Run, drive
+from preempt_oracle.reduce import TRIES, Reduced, reduce
+from preempt_oracle.trace import wire
+from preempt_oracle.verdict import Failure, Tally, out_of_contract, policy_for
+from preempt_properties.scenario import Config, Scenario
+from preempt_properties.workload import workload
+from preempt_spec.rules import Violation
+
+TAIL = 12  # events kept for a failure's context
+
+
+class NoStart(Exception):
+    """The engine takes none of the smallest configurations under this policy. The message has its reasons."""
+
+
+@frozen
+class Budget:
+    """When to stop: after so many workloads, or so many seconds, whichever comes first."""
+
+    workloads: int | None = 100
+    seconds: float | None = None
+
+
+@frozen
+class Opened:
+    """An engine that answered: the session, who it says it is, what it can do."""
+
+    session: Session
+    started: Started
+    config: Config  # the one it started with: the features it insists on are set
+
+
+#: Told after each workload: how many so far, seconds since the start, rules broken so far.
+Progress = Callable[[int, float, int], None]
+#: Given a failure and its shortened scenario: where it was written and how to replay it, as (file, command).
+Save = Callable[[Violation, Reduced, int], tuple[str, str]]
+
+
+@define
+class Campaign:
+    """What came of it, also when it ended early."""
+
+    tally: Tally
+    seed: int
+    workloads: int = 0  # run, those out of contract included
+    seconds: float = 0.0
+    outside: Counter[str] = Factory(Counter)  # the engine's reasons for refusing a workload: out of contract
+    several: int = 0  # steps with more than one victim
+    interrupted: bool = False
+    broken: str = ""  # why the harness gave up
+    scenarios: dict[str, Scenario] = field(factory=dict)  # rule -> the shortened scenario
+
+
+def generated(seed: int, policy: str, capabilities: frozenset[str]) -> Scenario:
+    """The workload of one seed."""
+    return workload(Random(seed), policy, capabilities=capabilities)
+
+
+def probe(session: Session, policy: str) -> Opened:
+    """Start the engine once, to hear who it is and what it can do. Raises NoStart, HarnessError."""
+    reasons = []
+    for caching in (False, True):
+        for chunked in (True, False):
+            config = Config(policy, 8, 4, 4, 64, 32, chunked=chunked, caching=caching)
+            started = session.start(config)
+            if isinstance(started, Started):
+                session.stop()
+                return Opened(session, started, config)
+            if not isinstance(started, Refused):
+                name = session.transport.name
+                raise HarnessError(f"{name} could not start: {started.kind}: {started.message} ({started.where})")
+            reasons.append(started.reason)
+    raise NoStart("; ".join(dict.fromkeys(reasons)))
+
+
+def campaign(
+    connect: Callable[[], Session],
+    policy: str,
+    seed: int,
+    budget: Budget,
+    save: Save,
+    progress: Progress = lambda *_: None,
+    tries: int = TRIES,
+) -> Campaign:
+    """Run it, spending up to `tries` runs on shortening each failure.
+
+    Raises NoStart, HarnessError, UnknownPolicy before the first workload only: later, `broken` says why.
+    """
+    began = monotonic()
+    runner = _Runner(connect, save, tries, float("inf") if budget.seconds is None else began + budget.seconds)
+    try:
+        opened = probe(runner.session, policy)
+        header = opened.started.header
+        _, deviations = policy_for(header, policy)
+        out = Campaign(Tally(header.engine, header.version, policy, deviations=deviations), seed)
+        try:
+            while (budget.workloads is None or out.workloads < budget.workloads) and monotonic() < runner.deadline:
+                runner.workload(out, opened.started.capabilities)
+                progress(out.workloads, monotonic() - began, len(out.scenarios))
+        except KeyboardInterrupt:
+            out.interrupted = True
+        except HarnessError as e:
+            out.broken = f"workload of seed {seed + out.workloads}: {e}"
+        out.seconds = monotonic() - began
+        return out
+    finally:
+        runner.session.close()
+
+
+class _Runner:
+    """One session at a time, whatever a workload does to it."""
+
+    def __init__(self, connect: Callable[[], Session], save: Save, tries: int, deadline: float) -> None:
+        self.connect, self.save, self.tries, self.deadline = connect, save, tries, deadline
+        self.session = connect()
+        self.crashes = 0  # candidates that broke the harness
+        self.stopped: BaseException | None = None  # an end that came while a failure was being shortened
+
+    def workload(self, out: Campaign, capabilities: frozenset[str]) -> None:
+        """One workload, and the reduction of what it broke."""
+        seed, policy = out.seed + out.workloads, out.tally.policy
+        scenario = generated(seed, policy, capabilities)
+        run = drive(self.session, scenario, policy=policy)
+        out.workloads += 1
+        if isinstance(run, Refused):
+            out.outside[run.reason] += 1
+            return
+        out.tally.add(run.monitor, run.header.observes)
+        if reason := out_of_contract(run.monitor.shadow):
+            out.outside[reason] += 1
+            return
+        out.several += several_victims(run)
+        for violation in run.violations:
+            if violation.rule not in out.scenarios:
+                self.keep(out, run, violation, scenario, seed)
+
+    def keep(self, out: Campaign, run: Run, violation: Violation, scenario: Scenario, seed: int) -> None:
+        """Shorten the scenario, write it, and keep the failure as the short one shows it."""
+        shortest, found = run, violation
+
+        def breaks(candidate: Scenario) -> bool:
+            nonlocal shortest, found
+            again = self.again(candidate, out.tally.policy)
+            same = next((v for v in again.violations if v.rule == violation.rule), None) if again else None
+            if again is None or same is None:
+                return False
+            shortest, found = again, same
+            return True
+
+        self.crashes = 0
+        reduced = reduce(scenario, breaks, self.tries, self.deadline)
+        if self.stopped is not None or self.crashes:
+            reduced = evolve(reduced, minimal=False)
+        out.scenarios[violation.rule] = reduced.scenario
+        file, command = self.save(found, reduced, seed)
+        where = f"{file}, event {len(shortest.events)}" if file else f"the workload of seed {seed}"
+        out.tally.failures.append(failure(shortest, found, where, command, reduced.note))
+        if self.stopped is not None:
+            raise self.stopped
+
+    def again(self, candidate: Scenario, policy: str) -> Run | None:
+        """A run of a candidate; None if there was none."""
+        if self.stopped is not None:
+            return None
+        try:
+            try:
+                run = drive(self.session, candidate, policy=policy)
+            except HarnessError:
+                # A candidate that breaks the adapter is none, and leaves a session that cannot be used.
+                self.crashes += 1
+                self.session.close()
+                self.session = self.connect()
+                return None
+        except (KeyboardInterrupt, HarnessError) as e:
+            self.stopped = e
+            return None
+        return None if isinstance(run, Refused) else run
+
+
+def failure(run: Run, violation: Violation, where: str, replay: str, note: str = "") -> Failure:
+    """A failure of a driven run, with its context."""
+    seen = diverged(run.monitor, run.events[-1], violation)
+    return Failure(violation, where, run.monitor.shadow.last_frame, run.events[-TAIL:], replay, seen, note)
+
+
+def several_victims(run: Run) -> int:
+    """Steps of a run with more than one victim."""
+    steps = (event for event in run.events if type(event) is wire.Step)
+    return sum(sum(isinstance(a, wire.Demote) for a in step.acts) > 1 for step in steps)

@@ -1,0 +1,1 @@
+"""The command `preempt-oracle`. One module per command, imported when it is asked for."""

@@ -1,0 +1,41 @@
+"""`check TRACE…`: judge recorded traces."""
+
+from __future__ import annotations
+
+import click
+
+from preempt_oracle.cli.choices import json_option, policy_option
+
+
+@click.command("check")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@policy_option
+@json_option
+def command(traces: tuple[str, ...], policy: str | None, json_file: str | None) -> int:
+    """Judge recorded traces, plain, gzip or zstd; '-' is standard input.
+
+    Each trace gets a verdict of its own; one table has all the rules. A trace that cannot be read is reported and does
+    not keep the others from being judged.
+    """
+    from preempt_oracle.check import check
+    from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.report.document import document
+    from preempt_oracle.report.judged import Judged, overall
+    from preempt_oracle.report.tables import show_all
+    from preempt_oracle.report.words import console
+    from preempt_oracle.trace.errors import TraceError
+    from preempt_oracle.verdict import Verdict
+
+    writable(json_file)
+    inputs = []
+    for trace in traces:
+        name = "<stdin>" if trace == "-" else trace
+        try:
+            inputs.append(Judged(name, check(trace, policy)))
+        except TraceError as e:
+            inputs.append(Judged(name, error=str(e), fault=Verdict.UNREADABLE))
+    if json_file != "-":
+        show_all(console(), inputs)
+    if json_file is not None:
+        write(json_file, document(inputs))
+    return overall(inputs).exit_code

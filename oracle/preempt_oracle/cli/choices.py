@@ -1,0 +1,69 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _policy(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    if name is not None:
+        from preempt_spec.policies.profiles import PROFILES
+
+        if name not in PROFILES:
+            raise click.BadParameter(f"{name!r} is unknown; profiles are {', '.join(PROFILES)}")
+    return name
+
+
+SEED = click.IntRange(0, 2**53)
+policy_option = click.option(
+    "--policy", metavar="P", callback=_policy, help="The profile to judge by (see docs/profiles.md)."
+)
+json_option = click.option(
+    "--json", "json_file", metavar="FILE", help="Write the report as JSON too ('-': to standard output, and no text)."
+)
+
+
+def seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """A duration, in seconds: `90`, `90s`, `2m`, `1h`."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)?", text)
+    if match is None or not float(match[1]):
+        raise click.BadParameter(f"{text!r} is not a duration such as 90s, 2m or 1h")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
+
+
+def _options(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, bool | int | float | str]:
+    found: dict[str, bool | int | float | str] = {}
+    for item in given:
+        key, equals, text = item.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{item!r}: expected KEY=VALUE")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        found[key] = value if isinstance(value, bool | int | float | str) else text
+    return found
+
+
+def engine_options(command: F) -> F:
+    """What names the engine to drive: ENGINE, or --adapter, or --stdio, and what goes with them."""
+    for decorate in (
+        click.option(
+            "--option", "options", multiple=True, metavar="K=V", callback=_options, help="A setting of the adapter."
+        ),
+        click.option("--engine-python", metavar="PATH", help="A Python with ENGINE in it (a checkout): unverified."),
+        click.option("--stdio", metavar="CMD", help="A command that speaks the adapter protocol, instead of ENGINE."),
+        click.option("--adapter", metavar="MODULE:CLASS", help="A Python adapter in this process, instead of ENGINE."),
+        click.argument("engine", required=False),
+    ):
+        command = decorate(command)
+    return command

@@ -1,0 +1,128 @@
+"""`conform ENGINE`: generated workloads against a live scheduler."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from preempt_oracle.cli.choices import SEED, engine_options, json_option, policy_option, seconds
+
+DEFAULT_WORKLOADS = 100
+FOLDER = "preempt-oracle-failures"
+
+
+@click.command("conform")
+@engine_options
+@policy_option
+@click.option("--time", "limit", callback=seconds, metavar="DURATION", help="Stop after so long, such as 120s or 2m.")
+@click.option("--workloads", type=click.IntRange(1), metavar="N", help=f"Stop after N [default: {DEFAULT_WORKLOADS}].")
+@click.option("--seed", type=SEED, metavar="N", help="Seed of the first workload [default: random].")
+@click.option("--junit", "junit_file", metavar="FILE", help="Write a JUnit report, one test case per rule.")
+@json_option
+@click.option("--save", "folder", metavar="DIR", default=FOLDER, show_default=True, help="Where failures are written.")
+def command(
+    policy: str | None,
+    limit: float | None,
+    workloads: int | None,
+    seed: int | None,
+    junit_file: str | None,
+    json_file: str | None,
+    folder: str,
+    **named: Any,
+) -> int:
+    """Drive an engine's scheduler through generated workloads, inside its contract, and judge it rule by rule.
+
+    ENGINE is NAME or NAME==VERSION (see `engines list`), or `reference`: the specification's own scheduler. A failure
+    is shortened and written as a scenario file; the run goes on to the end of its budget. Ctrl-C ends it early.
+    """
+    from preempt_oracle.campaign import Budget, campaign
+    from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.scenarios import save
+    from preempt_oracle.cli.target import REFERENCE, target
+    from preempt_oracle.report.document import document
+    from preempt_oracle.report.judged import Judged
+    from preempt_oracle.report.junit import junit
+    from preempt_oracle.report.tables import show_all
+    from preempt_oracle.report.words import console, count
+    from preempt_oracle.verdict import Verdict
+
+    for file in (junit_file, json_file):
+        writable(file)
+    if "-" in (junit_file, json_file) and junit_file == json_file:
+        raise click.UsageError("--junit and --json cannot both go to standard output")
+    engine = target(**named)
+    if engine.label == REFERENCE and policy is None:
+        raise click.UsageError("the reference scheduler follows any policy: --policy is needed")
+    chosen = engine.policy(policy)
+    seed = _random_seed() if seed is None else seed
+    budget = Budget(workloads or (None if limit else DEFAULT_WORKLOADS), limit)
+    silent = "-" in (junit_file, json_file)
+    out = console()
+    if not silent:
+        out.print(f"{_name(engine.label)}, policy {chosen}, seed {seed}", soft_wrap=True)
+
+    def keep(*args: Any) -> tuple[str, str]:
+        try:
+            return save(folder, engine, *args)
+        except click.ClickException as e:
+            e.show()  # what was found is worth more than its file
+            return "", ""
+
+    with _Progress() as progress:
+        found = campaign(engine.connect, chosen, seed, budget, keep, progress)
+    judged = Judged(
+        engine.label,
+        found.tally,
+        found.broken,
+        Verdict.BROKEN if found.broken else Verdict.CONFORMS,
+        seed,
+        found.workloads,
+        found.outside,
+        found.interrupted,
+    )
+    if not silent:
+        ended = "; interrupted" if found.interrupted else ""
+        out.print(f"{count(found.workloads, 'workload')} in {found.seconds:.1f} s{ended}")
+        show_all(out, [judged])
+    if junit_file is not None:
+        write(junit_file, junit([judged]))
+    if json_file is not None:
+        write(json_file, document([judged]))
+    return judged.verdict.exit_code
+
+
+def _name(label: str) -> str:
+    from preempt_oracle.report.words import safe
+
+    return safe(label, 200)
+
+
+def _random_seed() -> int:
+    import secrets
+
+    return secrets.randbelow(1_000_000)
+
+
+class _Progress:
+    """A line on standard error that is rewritten while the run goes on; nothing if that is no terminal."""
+
+    def __enter__(self) -> Callable[[int, float, int], None]:
+        """Where to report to."""
+        self._stream = sys.stderr
+        self._live = self._stream.isatty()
+        self._shown = -1.0
+        return self._report
+
+    def _report(self, workloads: int, seconds: float, broken: int) -> None:
+        if self._live and seconds - self._shown > 0.2:
+            self._shown = seconds
+            self._stream.write(f"\r\x1b[K{workloads} workloads, {seconds:.0f} s, {broken} rules broken")
+            self._stream.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown >= 0:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()

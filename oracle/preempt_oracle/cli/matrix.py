@@ -1,0 +1,78 @@
+"""`matrix`: what `make conform` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from preempt_oracle.cli.choices import json_option
+
+if TYPE_CHECKING:
+    from preempt_oracle.adapters.protocol import Session
+    from preempt_oracle.matrix import LiveEngine
+    from preempt_properties.scenario import Option
+
+#: The live rows: engine, and the options of its adapter.
+LIGHT: tuple[tuple[str, dict[str, Option]], ...] = (
+    ("vidur==0.0.26", {}),
+    # Version 0.0.26 fails an assertion at every resume; repaired, the rest of its scheduler can be seen.
+    ("vidur==0.0.26", {"repair": True}),
+    ("nano-vllm-fork==20260210", {}),
+)
+
+
+@click.command("matrix")
+@json_option
+@click.option("--markdown", is_flag=True, help="The table as Markdown.")
+def command(json_file: str | None, markdown: bool) -> int:
+    """Judge the shipped traces of real vLLM schedulers and drive the light engines live.
+
+    The table shows how each engine came out, by family of rules, beside the verdict that is expected of it. Exit code
+    0 if each is as expected, 1 if not; 3 if an engine is not installed.
+    """
+    from preempt_oracle import matrix as job
+    from preempt_oracle.cli.errors import unusable
+    from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.report import matrix as report
+    from preempt_oracle.report.words import console
+
+    writable(json_file)
+    try:
+        expected = job.expectations()
+    except job.ExpectedError as e:
+        raise unusable(str(e)) from None
+    found = job.run(expected, job.shipped(), _live(), lambda line: click.echo(line, err=True))
+    if json_file != "-":
+        if markdown:
+            click.echo(report.markdown(found))
+        else:
+            report.show_matrix(console(), found)
+    if json_file is not None:
+        write(json_file, report.document(found))
+    return found.verdict.exit_code
+
+
+def _live() -> list[LiveEngine]:
+    from preempt_oracle.adapters.protocol import HarnessError
+    from preempt_oracle.cli.errors import Missing
+    from preempt_oracle.cli.target import target
+    from preempt_oracle.engines.environments import ENGINES
+    from preempt_oracle.matrix import LIVE, Key, LiveEngine
+
+    def connecting(name: str, options: dict[str, Option]) -> Callable[[], Session]:
+        def connect() -> Session:
+            try:
+                return target(name, options=options).connect()
+            except Missing as e:
+                raise HarnessError(str(e)) from None
+
+        return connect
+
+    engines = []
+    for name, options in LIGHT:
+        engine, _, version = name.partition("==")
+        key = Key(LIVE, engine, version, ENGINES[engine].policies[0], tuple(options.items()))
+        engines.append(LiveEngine(key, connecting(name, options)))
+    return engines

@@ -1,0 +1,69 @@
+"""`rules [ID|FAMILY]`: the specification's rules, from its registry."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("rules")
+@click.argument("wanted", required=False, metavar="[ID|FAMILY]")
+@click.option("--markdown", is_flag=True, help="As Markdown, in full.")
+def command(wanted: str | None, markdown: bool) -> int:
+    """List the rules, those of a family, or explain the one of an id."""
+    from preempt_oracle.report import rulebook
+    from preempt_oracle.report.words import console
+    from preempt_spec.rules import RULES
+
+    rules = rulebook.select(wanted)
+    if not rules:
+        raise click.UsageError(_nearest(wanted or "", [*RULES, *rulebook.families()]))
+    out = console()
+    if markdown:
+        out.print(rulebook.markdown(rules), soft_wrap=True)
+    elif wanted in RULES:
+        _show(rules[0].id)
+    else:
+        wide = max(len(r.id) for r in rules)
+        for r in rules:
+            out.print(f"{r.id:<{wide}}  {r.kind.value:<6}  {r.sentence}", soft_wrap=True)
+    return 0
+
+
+def _nearest(wanted: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    from preempt_oracle.report.words import safe
+
+    near = get_close_matches(wanted, known, n=3, cutoff=0.4)
+    near += [k for k in known if wanted and wanted in k and k not in near][:3]
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    return f"there is no rule or family {safe(repr(wanted), 80)}{hint}"
+
+
+def _show(id: str) -> None:
+    from preempt_oracle.report import rulebook
+    from preempt_oracle.report.words import console
+    from preempt_spec.events import OBSERVABLE
+    from preempt_spec.policies.profiles import PROFILES
+    from preempt_spec.rules import RULES
+
+    out, rule = console(), RULES[id]
+    out.print(f"{rule.id} ({rule.kind.value}): {rule.sentence}", soft_wrap=True)
+    core = [p.name for p in PROFILES.values() if id in p.core]
+    if core:
+        out.print(f"  needed for a verdict under {', '.join(core)}", soft_wrap=True)
+    needed: dict[str, None] = {}
+    out.print("\nClauses")
+    for c in rulebook.clauses(rule):
+        needs = f" (needs {', '.join(c.needs)})" if c.needs else ""
+        out.print(f"  at {c.at}: {c.says}{needs}", soft_wrap=True)
+        needed.update(dict.fromkeys(c.needs))
+    if needed:
+        out.print("\nObservations")
+        for name in needed:
+            out.print(f"  {name}: {OBSERVABLE[name]}", soft_wrap=True)
+    bad = rulebook.known_bad(id)
+    if bad:
+        out.print("\nKnown-bad schedulers that break it")
+        for b in bad:
+            out.print(f"  {b.name}: {b.says}{f' (as in {b.bug})' if b.bug else ''}", soft_wrap=True)

@@ -1,0 +1,233 @@
+"""The first diverging state of a failure: what the engine said, beside what the shadow state has.
+
+A rule breaks at one micro-event, and the shadow state stands just before it. Only what the engine said *of that moment*
+is set against it: its books are read at the end of a step, so that they appear when a rule broke there, and not when it
+broke at an act or a grant inside the step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from attrs import frozen
+
+from preempt_oracle.monitor import Monitor
+from preempt_oracle.trace import wire
+from preempt_oracle.trace.convert import to_spec
+from preempt_spec import events as ev
+from preempt_spec import micro as mi
+from preempt_spec.policies.functions import (
+    blocks_for,
+    hit_limit,
+    need,
+    next_admitted,
+    requeue_at,
+    supply,
+    table_pages,
+    victim,
+)
+from preempt_spec.rules import Violation
+from preempt_spec.system import Malformed, admissible, judge
+from preempt_spec.view import Place, View
+
+MANY = 16  # ids shown of a long list
+
+
+@frozen
+class Compared:
+    """One line of the diff. `engine` None: the engine said nothing about it at this moment."""
+
+    what: str
+    engine: str | None
+    shadow: str
+    differs: bool = False
+
+
+@frozen
+class Divergence:
+    """The state in which a rule broke. `moment`: at which micro-event, in words."""
+
+    moment: str
+    books: tuple[Compared, ...]
+
+
+def diverged(monitor: Monitor, event: wire.Event, violation: Violation) -> Divergence | None:
+    """The divergence behind a violation of `event`, asked for right after `feed`; None if it cannot be told."""
+    shadow = monitor.shadow
+    for m in mi.expand(to_spec(event), len(shadow.pages)):
+        try:
+            admissible(shadow, m)
+        except Malformed:
+            continue
+        # Clauses are pure: asked again in the state in which they said no, they say so again.
+        if violation in judge(shadow, m, monitor.active, Counter()):
+            return Divergence(moment(m), tuple(_books(shadow, m)))
+    return None
+
+
+def moment(m: mi.Micro) -> str:
+    """What happens in a micro-event, in a few words."""
+    match m:
+        case mi.Grant():
+            return f"the grant of {m.tokens} tokens to {m.request}"
+        case mi.Close():
+            return f"the end of step {m.step.frame}"
+        case ev.Deliver():
+            return f"the delivery of frame {m.frame}"
+        case ev.Demote():
+            return f"the preemption of {m.request} for {', '.join(m.beneficiaries) or m.cause}"
+        case ev.EngineError():
+            return "an exception"
+        case _:
+            request = getattr(m, "request", "")
+            return f"the {type(m).__name__.lower()}{f' of {request}' * bool(request)}"
+
+
+def _compare(what: str, engine: object, shadow: object) -> Compared:
+    """Equal or not, as data; shown shortened."""
+    if engine is None:
+        return Compared(what, None, _shown(shadow))
+    return Compared(what, _shown(engine), _shown(shadow), engine != shadow)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        value = [f"{k}:{v}" for k, v in sorted(value.items())]
+    if isinstance(value, list | tuple):
+        more = f" … {len(value)} in all" if len(value) > MANY else ""
+        return f"[{' '.join(map(str, value[:MANY]))}{more}]"
+    return str(value)
+
+
+def _books(s: View, m: mi.Micro) -> Iterator[Compared]:
+    match m:
+        case mi.Grant():
+            yield from _grant(s, m)
+        case ev.Demote():
+            yield from _demote(s, m)
+        case ev.Release():
+            yield _compare(f"{m.request}: computed tokens left", m.computed, 0)
+            if m.drafts is not None:
+                yield _compare(f"{m.request}: drafts left", m.drafts, 0)
+            yield from _taken_back(s, m.request, m.blocks)
+        case ev.Requeue():
+            yield _compare(f"{m.request}: index in waiting", m.index, requeue_at(s, m.request))
+            yield _compare(f"{m.request}: known tokens", m.known, len(s.request(m.request).tokens))
+        case ev.Finish() | ev.Abort():
+            yield from _taken_back(s, m.request, m.blocks)
+            for g, free in enumerate(m.observed.free or () if isinstance(m, ev.Abort) else ()):
+                back = sum(b not in s.shared(g) for b in s.request(m.request).tables[g])
+                yield _compare("free blocks afterwards", free, s.free(g) + back)
+        case ev.Deliver():
+            for name, said, due in zip(m.requests, m.emitted or m.tokens, m.tokens, strict=True):
+                yield _compare(f"{name}: emitted tokens", said, due)
+        case mi.Close():
+            yield from _told(s, m)
+    # Books are read at the end of a step. (Those of an abort come after it, and the shadow stands before it.)
+    yield from _queues(s, m.step.observed if isinstance(m, mi.Close) else ev.Observed())
+    for request in _subjects(s, m):
+        r = s.request(request)
+        known = f"{len(r.tokens)} known (prompt {r.prompt}, {len(r.tokens) - r.prompt} of {r.max_tokens} emitted)"
+        state = r.place.value + (", preempted before" if r.preempted else "")
+        tables = " | ".join(_shown(t) for t in r.tables)
+        yield Compared(f"request {request}", None, f"{state}; {known}; {r.computed} computed; table {tables}")
+
+
+def _queues(s: View, told: ev.Observed) -> Iterator[Compared]:
+    yield _compare("running", told.running, tuple(s.running))
+    yield _compare("waiting", told.waiting, tuple(s.waiting))
+    for g in range(len(s.pages)):
+        group = f" (group {g})" if len(s.pages) > 1 else ""
+        yield _compare(f"free blocks{group}", None if told.free is None else told.free[g], s.free(g))
+        if told.free_ids is not None and (ids := sorted(told.free_ids[g])) != (mine := sorted(s.free_ids(g))):
+            yield _compare(f"free list{group}", ids, mine)
+        if told.refs is not None:
+            refs = {r.block: r.count for r in told.refs if r.group == g}
+            if refs != (shared := dict(s.shared(g))):
+                yield _compare(f"shared blocks{group}", refs, shared)
+    for h in told.held or ():
+        if h.request in s.live():
+            r = s.request(h.request)
+            have = f"{sum(map(len, r.tables))} blocks, {r.computed} computed tokens"
+            yield _compare(f"{h.request}: holds", f"{h.blocks} blocks, {h.computed} computed tokens", have)
+
+
+def _told(s: View, m: mi.Close) -> Iterator[Compared]:
+    """What the worker was told and what it will read, where that is not what the shadow has."""
+    told, back_again = {x.request for x in m.step.resumed}, {r for r in s.plan.admitted if s.request(r).preempted}
+    if m.step.sent and told != back_again:
+        yield _compare("announced as resumed", sorted(told), sorted(back_again))
+    for back in m.step.resumed:
+        known = len(s.request(back.request).tokens)
+        if back.known not in (None, known):
+            yield _compare(f"{back.request}: resumes towards", back.known, known)
+    sent = {(x.request, x.group): x for x in m.step.sent}
+    for request in dict.fromkeys([*(x.request for x in m.step.sent), *(d.request for d in m.step.blocks)]):
+        r = s.request(request)
+        for g, owned in enumerate(r.tables):
+            message = sent.get((request, g))
+            had = () if message is not None and message.full else r.sent[g]
+            table = [*had, *(message.blocks if message is not None else ())]
+            if m.step.sent and table != list(owned):
+                yield _compare(f"{request}: the worker's table", table, list(owned))
+    for request, (start, tokens) in s.plan.granted.items():
+        end = start + tokens
+        if (held := s.covered(request, end)) != end and any(s.request(request).tables):
+            yield _compare(f"{request}: attends slots up to", end, f"{held} hold its own context")
+
+
+def _grant(s: View, m: mi.Grant) -> Iterator[Compared]:
+    if m.request in s.live():
+        r = s.request(m.request)
+        if r.place is Place.WAITING:
+            yield _compare("admitted", m.request, next_admitted(s) or "nobody")
+            most = min(s.best_hit(m.request), hit_limit(s, m.request))
+            start = m.start if m.start is not None else m.hit
+            yield Compared(f"{m.request}: starts at", _number(start), f"{most} at most", (start or 0) > most)
+        else:
+            yield _compare(f"{m.request}: starts at", m.start, r.computed)
+            start = m.start if m.start is not None else r.computed
+        end = (start or 0) + m.tokens
+        slots = table_pages([(*t, *new) for t, new in zip(r.tables, m.blocks, strict=True)], s.pages)
+        wrong = end > min(len(r.tokens), slots)
+        yield Compared(f"{m.request}: ends at", str(end), f"{len(r.tokens)} known, {slots} slots owned", wrong)
+    for g, blocks in enumerate(m.blocks):
+        if blocks:
+            fresh = blocks[blocks_for(m.hit or 0, s.pages[g]) :]
+            taken = [b for b in fresh if not s.is_free(g, b)]
+            have = f"{s.free(g)} free" + "".join(f"; {s.owner(g, b)} holds {b}" for b in taken[:MANY])
+            yield Compared(f"{m.request}: new blocks", _shown(blocks), have, bool(taken))
+    yield Compared("budget spent", None, f"{s.plan.spent} of {s.limits.budget} tokens before this grant")
+
+
+def _demote(s: View, m: ev.Demote) -> Iterator[Compared]:
+    who = [b for b in m.beneficiaries if b in s.live() and s.request(b).place is Place.RUNNING]
+    yield Compared("cause", m.cause, _shown(sorted(s.policy.causes)), m.cause not in s.policy.causes)
+    if who:
+        yield _compare("victim", m.request, victim(s, who[0]) or "nobody")
+        yield _compare(f"blocks needed by {', '.join(who)}", m.need, sum(need(s, b) for b in who))
+    yield _compare("blocks free", m.supply, supply(s))
+    yield Compared("granted in this step", None, _shown(list(s.plan.granted)))
+
+
+def _taken_back(s: View, request: str, blocks: tuple[tuple[int, ...], ...] | None) -> Iterator[Compared]:
+    for g, table in enumerate(s.request(request).tables):
+        told = tuple(sorted(blocks[g])) if blocks else None
+        yield _compare(f"{request}: blocks taken back", told, tuple(sorted(table)))
+
+
+def _subjects(s: View, m: mi.Micro) -> list[str]:
+    """The requests to show in full: those of the micro-event; at the end of a step, those its books disagree about."""
+    if isinstance(m, mi.Close):
+        names = [h.request for h in m.step.observed.held or ()]
+        names += [*s.plan.demoted, *(r for r in s.plan.entered if r not in s.plan.granted)]
+    elif isinstance(m, ev.Deliver):
+        names = [*m.requests]
+    else:
+        names = [getattr(m, "request", "")]
+    return [r for r in dict.fromkeys(names) if r in s.live()][:3]
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else str(value)

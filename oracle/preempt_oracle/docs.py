@@ -1,0 +1,197 @@
+"""Documents generated from the code: `python -m preempt_oracle.docs` renews them, `--check` says which are stale.
+
+`docs/rules.md`, `docs/profiles.md` and the table in `docs/trace.md`; and, in README.md, whatever stands between
+`<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of `BLOCKS`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+
+from attrs import fields
+
+from preempt_oracle.report import rulebook
+from preempt_oracle.report.rulebook import cell, first_line
+from preempt_spec import SPEC_VERSION
+from preempt_spec import events as ev
+from preempt_spec.policies.profiles import PROFILES, Profile
+from preempt_spec.rules import RULES
+
+ROOT = Path(__file__).parents[2]
+MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
+NOTE = "<!-- Written by `python -m preempt_oracle.docs`; edit the code instead. -->"
+
+
+def rules() -> str:
+    """docs/rules.md."""
+    families = rulebook.families()
+    parts = [
+        "# Rules",
+        NOTE,
+        f"Specification {SPEC_VERSION}: {len(RULES)} rules. MUST holds of every engine; POLICY reads the profile. A "
+        "clause runs at a micro-event of a step (`spec/preempt_spec/micro.py`) and needs certain observations; a rule "
+        "of which no clause can be evaluated is *not observable*, one that was never put to the test *not exercised*, "
+        "and neither counts as a pass. Each rule is shown to be breakable by a scheduler that breaks it.",
+        rulebook.table(rulebook.select(None)),
+        "## Observations",
+        "\n".join(["| name | what an adapter lets us see |", "|---|---|", *observations()]),
+    ]
+    for family in families:
+        inside = rulebook.select(family)
+        module = inspect.getdoc(sys.modules[f"preempt_spec.rules.{family}"]) or family
+        parts += [f"## {module}", rulebook.markdown(inside).rstrip()]
+    return "\n\n".join(parts) + "\n"
+
+
+def observations() -> Iterator[str]:
+    """A row per observation."""
+    for name, what in ev.OBSERVABLE.items():
+        yield f"| `{name}` | {cell(what)} |"
+
+
+def profiles() -> str:
+    """docs/profiles.md."""
+    parts = [
+        "# Profiles",
+        NOTE,
+        "A profile is a policy by name. Its *contract* is what the engine documents or upstream has fixed; a "
+        "*deviation* is what runs of certain versions show instead, and is reported with every verdict. The rules of "
+        "`core` must have been exercised before anything conforms.",
+    ]
+    for profile in PROFILES.values():
+        parts += list(_profile(profile))
+    return "\n\n".join(parts) + "\n"
+
+
+def _profile(profile: Profile) -> Iterator[str]:
+    yield f"## {profile.name}"
+    if not profile.run:
+        yield "Read from source, never run: gives no verdict."
+    rows = ["| knob | value | meaning | source |", "|---|---|---|---|"]
+    for a in fields(type(profile.contract)):
+        if a.name != "name":
+            value, meaning = _knob(getattr(profile.contract, a.name))
+            rows.append(f"| {a.name} | {value} | {cell(meaning)} | {cell(profile.sources.get(a.name, ''))} |")
+    yield "\n".join(rows)
+    yield "Core: " + ", ".join(f"`{r}`" for r in profile.core) + "."
+    for d in profile.deviations:
+        value, meaning = _knob(d.value)
+        yield (
+            f"**Deviation of {d.engine} {', '.join(d.versions)}**, {d.knob} = {value} ({meaning}): {d.why}. "
+            f"To see it: {d.scenario}."
+        )
+
+
+def _knob(value: object) -> tuple[str, str]:
+    if isinstance(value, Enum):
+        return f"`{value.name}`", str(value.value)
+    if isinstance(value, frozenset):
+        return ", ".join(f"`{v}`" for v in sorted(value)), "the declared causes of a preemption"
+    return f"`{value}`", ""
+
+
+def trace_table() -> str:
+    """The events and acts of trace v1, with their fields."""
+    parts = []
+    for title, union in (("Lines", (ev.Header, *ev.Event.__args__, ev.Footer)), ("Acts", ev.Act.__args__)):
+        rows = [f"| {title.lower()[:-1]} | fields | what it is |", "|---|---|---|"]
+        rows += [f"| `{_snake(c)}` | {_fields(c)} | {cell(first_line(c))} |" for c in union]
+        parts.append("\n".join(rows))
+    small = (ev.Limits, ev.Group, ev.Pool, ev.Observed, ev.Delta, ev.Sent, ev.Resumed, ev.Hit, ev.Held, ev.Refs)
+    rows = ["| record | fields | what it is |", "|---|---|---|"]
+    rows += [f"| {c.__name__} | {_fields(c)} | {cell(first_line(c))} |" for c in small]
+    return "\n\n".join([*parts, "\n".join(rows)])
+
+
+def _fields(cls: type) -> str:
+    return ", ".join(f"`{a.name}`" + ("?" if a.default is not _NOTHING else "") for a in fields(cls))
+
+
+_NOTHING = fields(ev.Delta).request.default
+
+
+def _snake(cls: type) -> str:
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
+
+
+def rules_table() -> str:
+    """A line per rule."""
+    return rulebook.table(rulebook.select(None))
+
+
+def profiles_table() -> str:
+    """A line per profile."""
+    rows = ["| profile | victim | a victim goes back to | a step holds |", "|---|---|---|---|"]
+    for p in PROFILES.values():
+        c = p.contract
+        rows.append(f"| `{p.name}` | {cell(c.victim.value)} | {c.requeue.value} | {cell(c.phase.value)} |")
+    return "\n".join(rows)
+
+
+def exit_codes() -> str:
+    """What a command's exit code says."""
+    from preempt_oracle.verdict import Verdict
+
+    return "\n".join(["| code | verdict |", "|---|---|", *(f"| {v.exit_code} | {v.value} |" for v in Verdict)])
+
+
+#: What may stand between marks, in README.md and in docs/trace.md.
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "rules": rules_table,
+    "profiles": profiles_table,
+    "trace": trace_table,
+    "exit-codes": exit_codes,
+}
+
+
+def filled(text: str, name: str) -> str:
+    """`text` with its generated blocks renewed. Raises SystemExit for a block nobody knows."""
+
+    def renew(match: re.Match[str]) -> str:
+        if match[2] not in BLOCKS:
+            raise SystemExit(f"{name}: no generated block is called {match[2]}; there are {', '.join(BLOCKS)}")
+        return f"{match[1]}{BLOCKS[match[2]]()}\n{match[4]}"
+
+    return MARK.sub(renew, text)
+
+
+def documents(root: Path) -> Iterator[tuple[Path, str]]:
+    """Each file and what it should hold."""
+    yield root / "docs" / "rules.md", rules()
+    yield root / "docs" / "profiles.md", profiles()
+    for by_hand in (root / "docs" / "trace.md", root / "README.md"):
+        if by_hand.is_file():
+            yield by_hand, filled(by_hand.read_text(encoding="utf-8"), by_hand.name)
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    """Renew the documents, or with --check say which are stale (exit 1)."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python -m preempt_oracle.docs [--check]", file=sys.stderr)
+        return 2
+    if not (root / "pyproject.toml").is_file():
+        print("documents are renewed in a checkout of the project, and this is none", file=sys.stderr)
+        return 2
+    stale = [
+        (file, text)
+        for file, text in documents(root)
+        if not file.is_file() or file.read_text(encoding="utf-8") != text
+    ]
+    for file, text in stale:
+        name = file.relative_to(root).as_posix()
+        if arguments:
+            print(f"{name} is stale: renew it with `python -m preempt_oracle.docs`")
+        else:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+            print(f"{name} renewed")
+    return 1 if stale and arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

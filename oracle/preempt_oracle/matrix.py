@@ -1,0 +1,265 @@
+"""The main job: every shipped trace and every light engine judged, and compared with what is expected of them.
+
+Expectations are edited by hand, in `vectors/expected.toml`, and nothing here writes them:
+
+    [[row]]                      # a verdict: of all shipped traces of one engine, version and policy, or of a live run
+    engine = "vllm"
+    version = "0.33.0"
+    policy = "vllm-fcfs"
+    source = "traces"            # or "live"
+    options = {}                 # of a live engine's adapter; may be left out
+    verdict = "conforms"
+    broken = []                  # exactly the rules that break; may be left out if none do
+
+    [broken]                     # hand-broken copies: file -> the one rule it must break
+    "broken/NAME.jsonl.gz" = "queue/front"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from preempt_oracle.adapters.protocol import HarnessError, Session
+from preempt_oracle.campaign import Budget, campaign
+from preempt_oracle.check import check
+from preempt_oracle.report.judged import Judged
+from preempt_oracle.trace import wire
+from preempt_oracle.trace.errors import TraceError
+from preempt_oracle.trace.reader import read
+from preempt_oracle.verdict import Tally, Verdict
+from preempt_properties.scenario import Option
+from preempt_spec.rules import RULES
+
+VECTORS = Path(__file__).with_name("vectors")
+TRACES = "traces"
+LIVE = "live"
+WORKLOADS = 200  # per live engine
+SEED = 1
+
+
+class ExpectedError(Exception):
+    """The expectations cannot be read. The message names file and field."""
+
+
+@frozen(order=True)
+class Key:
+    """What a row of the matrix is about."""
+
+    source: str  # traces, live
+    engine: str
+    version: str
+    policy: str
+    options: tuple[tuple[str, Option], ...] = ()
+
+    def __str__(self) -> str:
+        """`vidur 0.0.26, repair=true`."""
+        extra = ", ".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in self.options)
+        return f"{self.engine} {self.version}{f', {extra}' * bool(extra)}"
+
+
+@frozen
+class Outcome:
+    """A verdict and the rules that broke."""
+
+    verdict: str
+    broken: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """`violates live/survives`."""
+        return " ".join((self.verdict, ", ".join(self.broken))).strip()
+
+
+@frozen
+class Row:
+    """One row: what came out, and what should have. `size`: traces, or workloads."""
+
+    key: Key
+    judged: Judged | None  # None: expected, and there is nothing to judge
+    expected: Outcome | None  # None: nobody said what to expect
+    size: int = 0
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came out."""
+        if self.judged is None:
+            return None
+        tally = self.judged.tally
+        return Outcome(self.judged.verdict.value, tuple(sorted(tally.times)) if tally is not None else ())
+
+    @property
+    def as_expected(self) -> bool:
+        """Verdict and broken rules, both."""
+        return self.outcome == self.expected
+
+
+@frozen
+class Copy:
+    """A hand-broken trace. `found`: the rules it breaks."""
+
+    file: str
+    expected: str | None
+    found: tuple[str, ...]
+    error: str = ""
+
+    @property
+    def as_expected(self) -> bool:
+        """Exactly its rule."""
+        return not self.error and self.found == (self.expected,)
+
+
+@frozen
+class Matrix:
+    """The result."""
+
+    rows: tuple[Row, ...]
+    copies: tuple[Copy, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Conforms if everything came out as expected."""
+        faults = [r.judged.fault for r in self.rows if r.judged is not None and r.judged.error]
+        if Verdict.BROKEN in faults:
+            return Verdict.BROKEN
+        if Verdict.UNREADABLE in faults or any(c.error for c in self.copies):
+            return Verdict.UNREADABLE
+        same = all(r.as_expected for r in self.rows) and all(c.as_expected for c in self.copies)
+        return Verdict.CONFORMS if same else Verdict.VIOLATES
+
+
+@frozen
+class Expected:
+    """The content of `expected.toml`."""
+
+    rows: Mapping[Key, Outcome] = field(factory=dict)
+    copies: Mapping[str, str] = field(factory=dict)
+
+
+@frozen
+class LiveEngine:
+    """A light engine that the main job drives. `connect` raises HarnessError if it is not installed."""
+
+    key: Key
+    connect: Callable[[], Session]
+
+
+def run(
+    expected: Expected, traces: Mapping[str, Path], live: Sequence[LiveEngine], say: Callable[[str], None]
+) -> Matrix:
+    """Judge all of it. `traces`: by the name under which a hand-broken copy is listed; `say`: progress, for people."""
+    good = {name: path for name, path in traces.items() if name not in expected.copies}
+    rows: dict[Key, Row] = {}
+    say(f"{len(traces)} shipped traces")
+    for row in _of_traces(good):
+        rows[row.key] = evolve(row, expected=expected.rows.get(row.key))
+    copies = tuple(_copy(name, traces.get(name), rule) for name, rule in expected.copies.items())
+    for engine in live:
+        say(f"{engine.key} ({engine.key.policy}), live: {WORKLOADS} workloads")
+        rows[engine.key] = Row(engine.key, _live(engine), expected.rows.get(engine.key), WORKLOADS)
+    for key, outcome in expected.rows.items():
+        rows.setdefault(key, Row(key, None, outcome))
+    return Matrix(tuple(rows[k] for k in sorted(rows, key=lambda k: (k.source != TRACES, str(k), k.policy))), copies)
+
+
+def shipped(folder: Path = VECTORS) -> dict[str, Path]:
+    """The traces below `folder`, by their path relative to it."""
+    files = [p for p in folder.rglob("*") if p.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst"))]
+    return {p.relative_to(folder).as_posix(): p for p in sorted(files)}
+
+
+def _of_traces(traces: Mapping[str, Path]) -> Iterator[Row]:
+    tallies: dict[Key, Tally] = {}
+    sizes: dict[Key, int] = {}
+    errors: dict[Key, str] = {}
+    for name, path in traces.items():
+        key = Key(TRACES, name, "", "")
+        try:
+            _, header = next(read(path))
+            assert isinstance(header, wire.Header)
+            key = Key(TRACES, header.engine, header.version, header.policy)
+            sizes[key] = sizes.get(key, 0) + 1
+            tallies[key] = check(_near(path), tally=tallies.get(key))
+        except TraceError as e:
+            errors.setdefault(key, str(e))
+    for key in {**tallies, **errors}:
+        error = errors.get(key, "")
+        yield Row(key, Judged(str(key), tallies.get(key), error, Verdict.UNREADABLE), None, sizes.get(key, 0))
+
+
+def _near(path: Path) -> str:
+    """The path as somebody in the current folder would write it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _copy(name: str, path: Path | None, rule: str) -> Copy:
+    if path is None:
+        return Copy(name, rule, (), f"{name}: the file is missing")
+    try:
+        tally = check(path)
+    except TraceError as e:
+        return Copy(name, rule, (), str(e))
+    return Copy(name, rule, tuple(sorted(tally.times)))
+
+
+def _live(engine: LiveEngine) -> Judged:
+    def see(violation: object, reduced: object, seed: int) -> tuple[str, str]:
+        options = "".join(f" --option {k}={str(v).lower()}" for k, v in engine.key.options)
+        name = f"{engine.key.engine}=={engine.key.version}"
+        return "", f"preempt-oracle conform {name} --seed {seed} --workloads 1{options}"
+
+    try:
+        # Not shortened: a known fault has its scenario, and a new one is named by its seed.
+        found = campaign(engine.connect, engine.key.policy, SEED, Budget(WORKLOADS), see, tries=0)
+    except HarnessError as e:
+        return Judged(str(engine.key), None, str(e), Verdict.BROKEN)
+    fault = Verdict.BROKEN if found.broken else Verdict.CONFORMS
+    return Judged(str(engine.key), found.tally, found.broken, fault, SEED, found.workloads, found.outside)
+
+
+def expectations(file: Path = VECTORS / "expected.toml") -> Expected:
+    """Read `expected.toml`. Raises ExpectedError."""
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise ExpectedError(f"{file}: {e}") from None
+    rows: dict[Key, Outcome] = {}
+    for i, row in enumerate(data.pop("row", []), 1):
+        key, outcome = _row(f"{file}: row {i}", row)
+        if key in rows:
+            raise ExpectedError(f"{file}: row {i}: {key} ({key.policy}, {key.source}) is there already")
+        rows[key] = outcome
+    copies = data.pop("broken", {})
+    for name, rule in copies.items():
+        _known(f"{file}: broken.{name}", rule)
+    if data:
+        raise ExpectedError(f"{file}: {next(iter(data))}: unknown field")
+    return Expected(rows, copies)
+
+
+def _row(where: str, row: Any) -> tuple[Key, Outcome]:
+    row = dict(row)
+    try:
+        options = tuple(sorted(row.pop("options", {}).items()))
+        key = Key(row.pop("source"), row.pop("engine"), row.pop("version"), row.pop("policy"), options)
+        verdict, broken = row.pop("verdict"), tuple(sorted(row.pop("broken", [])))
+    except KeyError as e:
+        raise ExpectedError(f"{where}: {e.args[0]}: missing") from None
+    for rule in broken:
+        _known(f"{where}: broken", rule)
+    if row:
+        raise ExpectedError(f"{where}: {next(iter(row))}: unknown field")
+    if key.source not in (TRACES, LIVE):
+        raise ExpectedError(f"{where}: source: {key.source!r} is neither {TRACES} nor {LIVE}")
+    if verdict not in (Verdict.CONFORMS.value, Verdict.VIOLATES.value, Verdict.INCONCLUSIVE.value):
+        raise ExpectedError(f"{where}: verdict: {verdict!r}")
+    return key, Outcome(verdict, broken)
+
+
+def _known(where: str, rule: object) -> None:
+    if rule not in RULES:
+        raise ExpectedError(f"{where}: there is no rule {rule!r}")

@@ -1,0 +1,41 @@
+"""A handful of fixed scenarios that every engine should come through: does it start, and what can we see of it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve, frozen
+
+from preempt_properties.scenario import Abort, Add, Config, Scenario, Step
+from preempt_spec.policies.policy import Order
+from preempt_spec.policies.profiles import PROFILES
+
+
+@frozen
+class Smoke:
+    """One of them, and what it is for."""
+
+    name: str
+    scenario: Scenario
+
+
+def smokes(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:
+    """The scenarios for an engine that started with `config`: its features are taken over, its sizes are not."""
+    # Pages of two tokens, four blocks: two requests that both want the whole pool.
+    config = evolve(config, blocks=4, page_size=2, max_running=4, budget=16, max_length=8)
+    a, b = Add("a", (1, 2, 3), 5), Add("b", (4, 5, 6), 5, arrival=1)
+    yield Smoke("two requests outgrow the pool", Scenario(config, (a, b)))
+    # One block each: the first two that grow each take the block of a victim, in the same step.
+    four = tuple(Add(name, (10 * i, 10 * i + 1), 4, arrival=i) for i, name in enumerate("abcd"))
+    yield Smoke("four requests, two victims in a step", Scenario(config, four))
+    yield Smoke("a request alone fills the pool", Scenario(config, (Add("a", (1, 2), 6),)))
+    if "caching" in capabilities:
+        cached = evolve(config, caching=True)
+        same = (Add("a", (1, 2, 3, 4, 5), 3), Step(2), Add("b", (1, 2, 3, 4, 9), 3, arrival=2))
+        yield Smoke("two requests share a prefix", Scenario(cached, same))
+    if "abort" in capabilities:
+        yield Smoke("a victim is cancelled", Scenario(config, (a, b, Step(4), Abort("b"), Step())))
+        yield Smoke("a request is cancelled in flight", Scenario(config, (a, b, Step(), Abort("a", "flying"), Step())))
+    if "priority" in capabilities and PROFILES[config.policy].contract.order is Order.PRIORITY:
+        worse = Add("a", (1, 2, 3), 5, priority=5)
+        yield Smoke("the better one comes last", Scenario(config, (worse, Step(), evolve(b, priority=1))))

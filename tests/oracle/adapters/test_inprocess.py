@@ -1,0 +1,138 @@
+"""Adapters in this process: whose exception is whose, and the example that conforms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preempt_oracle.adapters.inprocess import InProcess, load
+from preempt_oracle.adapters.protocol import HarnessError, Refused, Session, Started
+from preempt_oracle.adapters.reference import ReferenceEngine
+from preempt_oracle.campaign import Budget, campaign
+from preempt_oracle.drive import Run, drive
+from preempt_oracle.trace import wire
+from preempt_oracle.verdict import Verdict
+from preempt_properties.scenario import Add, Config, Scenario
+from preempt_spec.policies.profiles import PROFILES
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+CONFIG = Config("vllm-fcfs", 8, 4, 4, 64, 32)
+
+
+@pytest.mark.parametrize("policy", PROFILES)
+def test_the_example_conforms(policy: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    found = campaign(
+        lambda: Session(load("python_adapter:Adapter")), policy, 1, Budget(25), lambda *_: ("", ""), lambda *_: None
+    )
+    assert not found.broken
+    assert not found.outside
+    assert found.tally.verdict is Verdict.CONFORMS, (found.tally.failures, found.tally.missing)
+
+
+@pytest.mark.parametrize("policy", PROFILES)
+def test_the_reference_conforms(policy: str):
+    found = campaign(lambda: session(ReferenceEngine), policy, 1, Budget(25), lambda *_: ("", ""))
+    assert found.tally.verdict is Verdict.CONFORMS, (found.tally.failures, found.tally.missing)
+
+
+def session(cls: Callable[[], Any], package: str = "preempt_spec") -> Session:
+    return Session(InProcess(cls(), "it", package))
+
+
+class Raises(ReferenceEngine):
+    def step(self) -> dict[str, Any]:
+        raise ValueError("in the adapter")
+
+
+def test_an_exception_of_the_adapter_is_a_broken_harness():
+    with pytest.raises(HarnessError, match="it: the adapter raised ValueError"):
+        drive(session(Raises), Scenario(CONFIG, (Add("a", (1,), 1),)))
+
+
+def test_an_exception_of_the_engine_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    package = tmp_path / "fragile_engine"
+    package.mkdir()
+    (package / "__init__.py").write_text("def schedule():\n    return [][0]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Fragile(ReferenceEngine):
+        def step(self) -> dict[str, Any]:
+            import fragile_engine  # type: ignore[import-not-found]
+
+            fragile_engine.schedule()
+            raise AssertionError
+
+    run = drive(session(Fragile, "fragile_engine"), Scenario(CONFIG, (Add("a", (1,), 1),)))
+    assert isinstance(run, Run)
+    assert [v.rule for v in run.violations] == ["live/survives"]
+    error = run.events[-1]
+    assert isinstance(error, wire.EngineError)
+    assert error.where == "fragile_engine/__init__.py:2 in schedule"
+
+
+class Odd(ReferenceEngine):
+    reply: Any = None
+
+    def step(self) -> Any:
+        return self.reply
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (None, "step returned NoneType, not an object"),
+        ([], "step returned list, not an object"),
+        ({}, "the reply to step has no event"),
+        ({"event": "finish", "request": "a"}, "answered 'finish' to step"),
+        ({"event": "step", "frame": -1}, r"\$.frame"),
+        ({"event": "step", "frame": 0, "requests": ["a"], "tokens": [1, 2]}, "parallel arrays"),
+        ({"event": "step", "frame": 0, "requests": ["zz"], "tokens": [1]}, "zz is not live"),
+        ({"event": "step", "frame": 0, "blocks": [["a", 0, [99]]]}, "outside the device pool"),
+        ({"event": "refused", "reason": "tired"}, "refused a step: tired"),
+    ],
+)
+def test_odd_replies_are_a_broken_harness(reply, said):
+    it = session(Odd)
+    Odd.reply = reply
+    with pytest.raises(HarnessError, match=said):
+        drive(it, Scenario(CONFIG, (Add("a", (1,), 1),)))
+
+
+def test_a_request_that_is_refused_puts_the_run_out_of_contract():
+    from preempt_oracle.engines.child import Refused as No
+
+    class Picky(ReferenceEngine):
+        def add(self, cmd: Any) -> Any:
+            raise No("too young")
+
+    it = session(Picky)
+    assert drive(it, Scenario(CONFIG, (Add("a", (1,), 1),))) == Refused("a: too young")
+    assert isinstance(it.start(CONFIG), Started)  # the session can go on
+
+
+def test_commands_before_a_start_are_a_broken_harness():
+    with pytest.raises(HarnessError, match="before a successful start"):
+        session(ReferenceEngine).step()
+
+
+def test_load_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "half_adapter.py").write_text(
+        "class Half:\n    def start(self, config): ...\nclass Bang:\n    def __init__(self): raise OSError('bang')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for target, said in {
+        "half_adapter:Half": "has no add",
+        "half_adapter:Bang": "OSError: bang",
+        "half_adapter:None_": "half_adapter has no None_",
+        "no_such_adapter:X": "No module named 'no_such_adapter'",
+        "half_adapter": "expected module:Class",
+        ":X": "expected module:Class",
+    }.items():
+        with pytest.raises(HarnessError, match=said):
+            load(target)
+    assert "half_adapter" in sys.modules
