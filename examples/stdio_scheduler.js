@@ -30,7 +30,7 @@ const handlers = {
       groups: [{ name: "full", kind: "full", page_size }], pools: [{ tier: "device", group: 0, total: blocks, reserved: 0 }],
       // Declare what you really report and nothing else: a rule that lacks something is "not observable", never a pass.
       observes: ["counts", "blocks", "free", "free-ids", "refs", "queues", "demote", "trigger", "release", "reset",
-        "held", "place", "known", "start", "emitted", "reject"],
+        "held", "place", "known", "start", "sent", "emitted", "reject"],
       capabilities: ["abort", "chunked"],
     };
   },
@@ -50,12 +50,15 @@ const handlers = {
   },
 
   step() {
-    const e = { event: "step", frame: ++frame, requests: [], tokens: [], start: [], blocks: [], resumed: [], acts: [] };
+    const e = { event: "step", frame: ++frame, requests: [], tokens: [], start: [], blocks: [], sent: [], resumed: [], acts: [] };
     const granted = new Map();
     let left = c.budget;
-    const grant = (r, n) => { // never more tokens than there are slots: blocks first, then the grant
+    const grant = (r, n, admitted) => { // never more tokens than there are slots: blocks first, then the grant
       const blocks = free.splice(0, pages(r.computed + n) - r.table.length);
       if (blocks.length) { r.table.push(...blocks); e.blocks.push([r.request, 0, blocks]); }
+      // The worker is told a newcomer's whole table, and of the others only what is new. It keeps the rest.
+      if (admitted) e.sent.push([r.request, 0, [...r.table], true]);
+      else if (blocks.length) e.sent.push([r.request, 0, blocks]);
       e.requests.push(r.request); e.tokens.push(n); e.start.push(r.computed);
       granted.set(r.request, r); r.computed += n; left -= n;
     };
@@ -81,7 +84,7 @@ const handlers = {
       running.push(waiting.shift());
       if (r.again) e.resumed.push([r.request, known(r)]);
       r.again = false;
-      grant(r, Math.min(known(r), left));
+      grant(r, Math.min(known(r), left), true);
     }
     flown.set(frame, granted); // objects, not ids: an id may be aborted and used again meanwhile
     if (!granted.size) e.reason = running.length + waiting.length ? "nobody could be granted anything" : "idle";

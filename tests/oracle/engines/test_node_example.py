@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from preempt_oracle.adapters.protocol import Session
+from preempt_oracle.adapters.stdio import Stdio
+from preempt_oracle.campaign import Budget, campaign
+from preempt_oracle.verdict import Verdict
+
 SCRIPT = Path(__file__).parents[3] / "examples" / "stdio_scheduler.js"
 CONFIG = {
     "policy": "vllm-fcfs",
@@ -113,3 +118,17 @@ def test_the_end_of_input_is_a_clean_end(node):
     node("start", config=CONFIG)
     assert node("stop") == {"event": "stopped"}
     assert node.end() == (0, "", "")
+
+
+def test_it_conforms():
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("needs Node.js (`node` on the path)")
+    done = campaign(
+        lambda: Session(Stdio([found, str(SCRIPT)], "example")),
+        "vllm-fcfs",
+        seed=1,
+        budget=Budget(workloads=40),
+        save=lambda violation, reduced, tries: ("", ""),
+    )
+    assert done.tally.verdict is Verdict.CONFORMS, (done.tally.missing, done.tally.failures, done.broken)
