@@ -1,0 +1,37 @@
+"""What every known-bad scheduler is: the reference with one decision wrong, and the rule that must name it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from preempt_spec import events as ev
+from preempt_spec.policies.policy import Policy
+from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.reference import Reference
+
+EVERYWHERE = tuple(PROFILES)
+MIXED = ("vllm-fcfs", "vllm-priority")
+CACHING = (*MIXED, "nano-vllm")
+
+
+class KnownBad(Reference):
+    """The reference, to be broken in one place. Subclasses say which rule they break, and where it was seen."""
+
+    rule: ClassVar[str]
+    also: ClassVar[frozenset[str]] = frozenset()  # rules that name the same fault in some workloads, just as rightly
+    bug: ClassVar[str] = ""  # a public report of this kind of fault
+    policies: ClassVar[tuple[str, ...]] = EVERYWHERE
+    needs: ClassVar[frozenset[str]] = frozenset()  # capabilities its workloads must use beyond the usual ones
+
+    @classmethod
+    def contract(cls, policy: Policy) -> Policy:
+        """The policy it claims to follow, from the profile's."""
+        return policy
+
+    def __init__(self, header: ev.Header, policy: Policy) -> None:
+        """As the reference; then `prepare`."""
+        super().__init__(header, policy)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Memory of its own, if the fault needs some."""

@@ -1,0 +1,185 @@
+"""Who is preempted, why, and how many of them (bugs of kinds C and G)."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from preempt_properties.known_bad.base import KnownBad
+from preempt_spec import events as ev
+from preempt_spec.policies.functions import need
+from preempt_spec.view import Place
+
+
+class PreemptsForAnAdmission(KnownBad):
+    """Lets a waiting request evict a running one."""
+
+    rule = "victim/trigger"
+    bug = "Dynamo #9718"
+
+    def _act(self, act: ev.Act) -> None:
+        if isinstance(act, ev.Demote):
+            act = evolve(act, cause="admission", beneficiaries=self.state.waiting[:1])
+        super()._act(act)
+
+
+class PreemptsForNobody(KnownBad):
+    """Preempts under pressure and cannot say for whom."""
+
+    rule = "victim/trigger"
+
+    def _act(self, act: ev.Act) -> None:
+        super()._act(evolve(act, beneficiaries=()) if isinstance(act, ev.Demote) else act)
+
+
+class PreemptsAtTheLastBlock(KnownBad):
+    """Takes a need equal to the supply for a shortage."""
+
+    rule = "victim/necessity"
+    also = frozenset({"victim/minimal"})  # if the first victim was needed
+
+    def fits(self, request: str) -> bool:
+        """Only if a block would be left."""
+        wants = need(self.state, request)
+        return wants == 0 or wants < self.supply()
+
+
+class WantsAFreeBlockFromEveryone(KnownBad):
+    """Preempts unless a block is free, also for a request whose table need not grow."""
+
+    rule = "victim/necessity"
+    bug = "vidur 0.0.26, _can_allocate_request"
+
+    def fits(self, request: str) -> bool:
+        """One free block, and what it needs."""
+        return super().fits(request) and self.supply() > 0
+
+
+class TakesOneMore(KnownBad):
+    """Preempts a second victim though the first made room enough."""
+
+    rule = "victim/minimal"
+
+    def make_room(self, request: str) -> None:
+        """And one more, if there is one."""
+        before = len(self.state.plan.demoted)
+        super().make_room(request)
+        if len(self.state.plan.demoted) > before and self.state.request(request).place is Place.RUNNING:
+            another = self.choose_victim(request)
+            if another is not None:
+                self.preempt(another, request)
+
+
+class GoesOnBehindAFence(KnownBad):
+    """Releases its victims behind a transfer, sees no free block, and takes the next victim."""
+
+    rule = "victim/yield"
+    bug = "TensorRT-LLM #18115"
+
+    def prepare(self) -> None:
+        """No transfer yet."""
+        self.fenced: list[tuple[int, int, tuple[int, ...]]] = []  # frame, group, blocks
+
+    def release(self, victim: str) -> None:
+        """The blocks come back only once this step's frame is done."""
+        s = self.state
+        tables, frame = s.request(victim).tables, s.plan.frame
+        for g, table in enumerate(tables):
+            self.fenced.append((frame, g, tuple(b for b in table if b not in s.shared(g))))
+        self._act(ev.Release(victim, len(s.plan.granted), tables, frame, 0, 0))
+
+    def serve_running(self) -> None:
+        """Transfers of earlier frames are done by now."""
+        self.drain()
+        super().serve_running()
+
+    def admit_waiting(self) -> None:
+        """Here too: some policies admit first."""
+        self.drain()
+        super().admit_waiting()
+
+    def drain(self) -> None:
+        """Blocks behind the fences of earlier frames are free."""
+        now = self.state.plan.frame
+        for frame, group, blocks in self.fenced:
+            if frame < now and blocks:
+                self._act(ev.Unfence(blocks, len(self.state.plan.granted), group))
+        self.fenced = [f for f in self.fenced if f[0] >= now]
+
+
+class LetsItStarve(KnownBad):
+    """Passes over a running request that cannot grow, instead of preempting for it."""
+
+    rule = "victim/duty"
+    bug = "vllm #15996"
+
+    def choose_victim(self, request: str) -> str | None:
+        """Nobody."""
+        return None
+
+
+class SparesOthersForALoneRequest(KnownBad):
+    """Preempts others only: a requester that is itself the victim just waits."""
+
+    rule = "victim/duty"
+    bug = "sglang #19881"
+
+    def choose_victim(self, request: str) -> str | None:
+        """Anybody but the requester."""
+        victim = super().choose_victim(request)
+        return None if victim == request else victim
+
+
+class PreemptsTheOldest(KnownBad):
+    """Takes the head of the running queue."""
+
+    rule = "victim/choice"
+
+    def choose_victim(self, request: str) -> str | None:
+        """The first in running."""
+        return self.state.running[0]
+
+
+class PreemptsTheRequester(KnownBad):
+    """Preempts whoever cannot grow."""
+
+    rule = "victim/choice"
+
+    def choose_victim(self, request: str) -> str | None:
+        """Itself."""
+        return request
+
+
+class BreaksTiesBackwards(KnownBad):
+    """Of equally bad requests takes the latest position instead of the earliest."""
+
+    rule = "victim/choice"
+    policies = ("vllm-priority",)
+
+    def choose_victim(self, request: str) -> str | None:
+        """The last of the worst."""
+        s = self.state
+        order = [(s.request(r).priority, s.request(r).arrival, i, r) for i, r in enumerate(s.running)]
+        return max(order)[-1] if order else None
+
+
+class IgnoresPriority(KnownBad):
+    """Takes the last position although its policy looks at priorities."""
+
+    rule = "victim/choice"
+    policies = ("vllm-priority",)
+
+    def choose_victim(self, request: str) -> str | None:
+        """As under FCFS."""
+        return self.state.running[-1] if self.state.running else None
+
+
+class ReachesForPlannedRequests(KnownBad):
+    """Takes as its victim a request that was served in this step, which its policy never does."""
+
+    rule = "victim/choice"
+    policies = ("nano-vllm", "vidur-vllm")
+
+    def choose_victim(self, request: str) -> str | None:
+        """The first one served, while there is one."""
+        served = [r for r in self.state.running if r in self.state.plan.granted]
+        return served[0] if served else super().choose_victim(request)

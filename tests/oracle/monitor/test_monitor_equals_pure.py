@@ -1,0 +1,189 @@
+"""The monitor equals the pure system, event by event: violations, exercise counts, malformed traces, and its state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from random import Random
+from typing import Any, cast
+
+import msgspec
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+
+from preempt_oracle.monitor import Monitor
+from preempt_oracle.monitor.cohort import Cohort
+from preempt_oracle.monitor.shadow import Flight
+from preempt_oracle.trace import wire
+from preempt_oracle.trace.convert import to_wire
+from preempt_oracle.trace.errors import Fault
+from preempt_oracle.trace.structure import Structure
+from preempt_properties.corruption import Accept
+from preempt_properties.play import header, play
+from preempt_properties.strategies import Stream, stream, streams
+from preempt_properties.workload import workload
+from preempt_spec import events as ev
+from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.reference import Reference
+from preempt_spec.state import State, initial
+from preempt_spec.system import Malformed, clauses, run
+from preempt_spec.view import View
+
+
+def readable(header: ev.Header) -> Accept:
+    """Events that a trace can hold: what the reader would refuse never reaches either judge."""
+    structure = Structure(to_wire(header))
+
+    def accept(event: ev.Event) -> bool:
+        try:
+            structure.check(cast(wire.Event, wire.DECODER.decode(wire.ENCODER.encode(to_wire(event)))))
+        except (Fault, msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+            return False
+        return True
+
+    return accept
+
+
+def state_of(s: View) -> dict[str, Any]:
+    """What both must agree on after an event."""
+    groups = range(len(s.pages))
+    return {
+        "running": [*s.running],
+        "waiting": [*s.waiting],
+        "aborted": [*s.aborted],
+        "free": [s.free(g) for g in groups],
+        "free ids": [s.free_ids(g) for g in groups],
+        "shared": [dict(s.shared(g)) for g in groups],
+        "stall": s.stall,
+        "last frame": s.last_frame,
+        "frames": {frame: _due(flight) for frame, flight in s.frames.items()},
+        "requests": {
+            r.id: (
+                [*r.tokens],
+                r.computed,
+                r.peak,
+                r.preempted,
+                r.place,
+                [[*t] for t in r.tables],
+                [[*t] for t in r.sent],
+            )
+            for r in map(s.request, s.live())
+        },
+    }
+
+
+def _due(flight: Mapping[str, bool]) -> dict[str, bool]:
+    """What a frame owes; without making the monitor spell it out, which would end its short cut."""
+    return dict.fromkeys(flight.ids, True) if isinstance(flight, Flight) and flight.ends is None else dict(flight)
+
+
+def judged(state: State, event: ev.Event, active: Any) -> tuple[str, Any]:
+    try:
+        return "", run(state, event, active)
+    except Malformed as e:
+        return str(e), None
+
+
+def fed(monitor: Monitor, event: ev.Event) -> tuple[str, Any]:
+    try:
+        return "", monitor.feed(to_wire(event))
+    except Malformed as e:
+        return str(e), None
+
+
+def lockstep(s: Stream) -> str:
+    """Both judge the stream. Returns how it ended: conforms, malformed, or the id of the first rule broken."""
+    state, monitor, active = initial(s.header, s.policy), Monitor(s.header, s.policy), clauses(s.header.observes)
+    for n, event in enumerate(s.events):
+        before = Counter(monitor.exercised)
+        malformed, outcome = judged(state, event, active)
+        fault, broken = fed(monitor, event)
+        assert fault == malformed, (n, event)
+        if malformed:
+            return "malformed"
+        assert sorted(map(str, broken)) == sorted(map(str, outcome.violations)), (n, event)
+        assert monitor.exercised - before == Counter(outcome.exercised), (n, event)
+        if broken:
+            return str(broken[0].rule)
+        state = outcome.state
+        assert state_of(monitor.shadow) == state_of(state), (n, event)
+    return "conforms"
+
+
+@pytest.mark.parametrize("policy", PROFILES)
+def test_same_judgement_of_valid_streams(policy: str):
+    @settings(max_examples=40)
+    @given(streams(policy, readable, corrupted=False))
+    def check(s: Stream) -> None:
+        lockstep(s)
+
+    check()
+
+
+@pytest.mark.parametrize("policy", PROFILES)
+def test_same_judgement_of_corrupted_streams(policy: str):
+    @settings(max_examples=110)
+    @given(streams(policy, readable))
+    def check(s: Stream) -> None:
+        lockstep(s)
+
+    check()
+
+
+def quiet(policy: str, seeds: Iterable[int]) -> Iterator[Stream]:
+    """Valid streams as engines show them: without the ids in the free list, which no engine keeps in a set."""
+    for seed in seeds:
+        scenario = workload(Random(seed), policy)
+        head, contract = header(scenario.config), PROFILES[policy].contract
+        played = play(scenario, Reference(head, contract))
+        events = tuple(
+            evolve(e, observed=evolve(e.observed, free_ids=None)) if isinstance(e, ev.Step) else e for e in played
+        )
+        yield Stream(scenario, head, contract, events, "Reference", 0)
+
+
+def drawn(policy: str, seeds: Iterable[int]) -> Iterator[Stream]:
+    """Streams by seed: for counting, where Hypothesis would draw what it likes."""
+    for seed in seeds:
+        yield stream(Random(seed), policy, readable)
+
+
+def test_corrupted_streams_end_in_every_way():
+    ends = Counter(lockstep(s) for policy in PROFILES for s in drawn(policy, range(50)))
+    assert ends["conforms"] >= 30, ends
+    assert ends["malformed"] >= 30, ends
+    assert len(ends) >= 15, ends  # many rules are the first to be broken
+
+
+@pytest.mark.parametrize("policy", PROFILES)
+def test_the_short_cuts_are_taken(policy: str, monkeypatch: pytest.MonkeyPatch):
+    """What is proved equal above is the fast path too: it judges most steps, and all of its branches run."""
+    taken: Counter[str] = Counter()
+
+    def counting(name: str) -> None:
+        method = getattr(Cohort, name)
+
+        def wrapped(self: Cohort, *args: Any, **named: Any) -> Any:
+            result = method(self, *args, **named)
+            taken[name] += 1
+            taken[f"{name} fast"] += result is not None
+            return result
+
+        monkeypatch.setattr(Cohort, name, wrapped)
+
+    for name in ("step", "deliver", "_mixed", "_decode"):
+        counting(name)
+    for s in quiet(policy, range(60)):
+        assert lockstep(s) == "conforms"
+    assert taken["step fast"] >= 0.6 * taken["step"], taken
+    assert taken["deliver fast"] >= 0.4 * taken["deliver"], taken
+    assert taken["_mixed"] >= 0.1 * taken["step"], taken
+    assert taken["_decode fast"] >= 0.05 * taken["step"], taken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", PROFILES)
+def test_same_judgement_of_thousands_of_streams(policy: str):
+    for s in drawn(policy, range(10_000, 13_000)):
+        lockstep(s)

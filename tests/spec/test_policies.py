@@ -1,0 +1,198 @@
+"""What the knobs mean, as tables: victims with ties, places in queues, needs, guards, bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from preempt_spec.events import Limits
+from preempt_spec.policies import functions as fn
+from preempt_spec.policies.policy import AfterSelf, Need
+from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.state import State
+
+At = Callable[..., State]
+
+
+def rows(*keys: tuple[int, int]) -> dict[str, dict[str, int]]:
+    """Running requests a, b, c … of these (priority, arrival)."""
+    return {name: {"priority": p, "arrival": t} for name, (p, t) in zip("abcdef", keys, strict=False)}
+
+
+GRANTED = {"granted": {"b": (0, 1)}}
+
+VICTIMS = [
+    # policy, (priority, arrival) of a, b, c …, requester, grants of this step → victim
+    ("vllm-fcfs", [(0, 0), (0, 1), (0, 2)], "a", {}, "c"),  # the last position
+    ("vllm-fcfs", [(9, 9), (0, 1), (0, 2)], "a", {}, "c"),  # whatever its priority
+    ("vllm-fcfs", [(0, 0), (0, 1), (0, 2)], "c", {}, "c"),  # the requester itself
+    ("vllm-priority", [(0, 0), (1, 1), (0, 2)], "a", {}, "b"),  # the worst priority
+    ("vllm-priority", [(0, 0), (0, 2), (0, 1)], "a", {}, "b"),  # then the latest arrival
+    ("vllm-priority", [(0, 1), (1, 2), (1, 2)], "a", {}, "b"),  # then the earliest position
+    ("vllm-priority", [(1, 1), (1, 1), (1, 1)], "c", {}, "a"),  # all tied
+    ("vllm-priority", [(0, 0), (1, 1), (0, 2)], "a", GRANTED, "b"),  # granted in this step already, all the same
+    ("vllm-priority", [(2, 0), (1, 1), (0, 2)], "a", {}, "a"),  # the requester itself
+    ("nano-vllm", [(0, 0), (0, 1), (0, 2)], "a", {}, "c"),  # the last that was not served
+    ("nano-vllm", [(0, 0), (0, 1)], "a", GRANTED, "a"),  # never one that was
+    ("nano-vllm", [(0, 0), (0, 1), (0, 2)], "c", GRANTED, "a"),  # nor the requester, while there is another
+    ("vidur-vllm", [(0, 2), (0, 1), (0, 0)], "c", {}, "a"),  # the latest arrival that was not served
+    ("vidur-vllm", [(0, 1), (0, 1), (0, 0)], "c", {}, "b"),  # of equals the last position
+    ("vidur-vllm", [(0, 1), (0, 1)], "a", GRANTED, "a"),  # the requester, if there is none
+]
+
+
+@pytest.mark.parametrize(("policy", "keys", "requester", "plan", "expected"), VICTIMS)
+def test_victim(at: At, policy: str, keys: Any, requester: str, plan: Any, expected: str):
+    assert fn.victim(at(policy, running=rows(*keys), plan=plan), requester) == expected
+
+
+def test_nobody_is_eligible_when_nobody_runs(at: At):
+    s = at("vllm-fcfs", waiting=rows((0, 0)))
+    assert fn.eligible(s, "a") == ()
+    assert fn.victim(s, "a") is None
+    assert fn.victim(at("nano-vllm", waiting=rows((0, 0))), "a") is None
+
+
+PLACES = [
+    # policy, waiting (id, priority, arrival) …, newcomer → as an arrival, as a victim
+    ("vllm-fcfs", [("a", 0, 0), ("b", 0, 1)], ("x", 0, 0), 2, 0),
+    ("nano-vllm", [("a", 0, 0), ("b", 0, 1)], ("x", 0, 9), 2, 0),
+    ("vllm-priority", [("a", 0, 0), ("b", 1, 1)], ("x", 0, 1), 1, 1),  # behind a better arrival
+    ("vllm-priority", [("a", 0, 0), ("b", 1, 1)], ("x", 2, 0), 2, 2),  # a worse priority
+    ("vllm-priority", [("a", 0, 0), ("z", 0, 0)], ("m", 0, 0), 1, 1),  # ties go by id
+    ("vllm-priority", [("a", 1, 0)], ("x", 0, 9), 0, 0),
+    ("vllm-fcfs", [], ("x", 0, 0), 0, 0),
+]
+
+
+@pytest.mark.parametrize(("policy", "queue", "new", "arrives", "returns"), PLACES)
+def test_place_in_the_waiting_queue(at: At, policy: str, queue: Any, new: Any, arrives: int, returns: int):
+    waiting = {n: {"priority": p, "arrival": t} for n, p, t in queue}
+    name, priority, arrival = new
+    s = at(policy, waiting=waiting, running={name: {"priority": priority, "arrival": arrival}})
+    assert fn.enqueue_at(s, name) == arrives
+    assert fn.requeue_at(s, name) == returns
+
+
+def test_the_next_to_be_admitted_is_the_first_that_is_ready(at: At):
+    waiting: dict[str, Any] = {"a": {}, "b": {}}
+    assert fn.next_admitted(at(waiting=waiting)) == "a"
+    assert fn.next_admitted(at(waiting=waiting, plan={"skipped": {"a": "loading"}})) == "b"
+    assert fn.next_admitted(at()) is None
+
+
+NEEDS = [
+    # known, computed, blocks in table → wanted tokens, blocks lacking (page 2)
+    (3, 2, (0,), 1, 1),  # the next token is on a new page
+    (4, 3, (0, 1), 1, 0),
+    (8, 2, (0,), 6, 3),  # a prefill under way
+    (12, 11, (0, 1, 2, 3, 4, 5), 1, 0),
+    (3, 3, (0, 1), 0, 0),  # all computed: its output has not come back
+]
+
+
+@pytest.mark.parametrize(("known", "computed", "table", "want", "growth"), NEEDS)
+def test_need_of_a_running_request(at: At, known: int, computed: int, table: tuple[int, ...], want: int, growth: int):
+    s = at(running={"a": {"known": known, "computed": computed, "table": table}})
+    assert fn.want(s, "a") == want
+    assert fn.growth(s, "a") == fn.need(s, "a") == growth
+    eager = evolve(s, policy=evolve(s.policy, need=Need.ONE_FREE))
+    assert fn.need(eager, "a") == 1
+
+
+CAPS = [
+    # budget, spent, long_prefill, others alive → tokens wanted of 10 lacking
+    (16, 0, 0, 0, 10),
+    (16, 9, 0, 0, 7),  # what is left of the budget
+    (16, 16, 0, 0, 0),
+    (16, 0, 3, 0, 10),  # the cap is for those who are not alone
+    (16, 0, 3, 1, 8),  # … and never below a fair share of the budget
+    (4, 0, 3, 1, 3),
+]
+
+
+@pytest.mark.parametrize(("budget", "spent", "long_prefill", "others", "want"), CAPS)
+def test_want_within_caps(at: At, budget: int, spent: int, long_prefill: int, others: int, want: int):
+    waiting: dict[str, Any] = {f"o{i}": {} for i in range(others)}
+    running = {"a": {"known": 10}}
+    s = at(running=running, waiting=waiting, plan={"spent": spent}, budget=budget, long_prefill=long_prefill)
+    assert fn.want(s, "a") == want
+
+
+def test_supply_is_what_no_table_names(at: At):
+    s = at(running={"a": {"table": (0, 1)}, "b": {"table": (1, 2)}}, blocks=8)
+    assert fn.supply(s) == 5
+
+
+GUARDS = [
+    # policy, plan, the request → why it gets nothing
+    ("vllm-fcfs", {}, {"known": 3, "computed": 2}, None),
+    ("vllm-fcfs", {"skipped": {"a": "cadence"}}, {"known": 3, "computed": 2}, "cadence"),
+    ("vllm-fcfs", {"spent_running": 16}, {"known": 3, "computed": 2}, "budget"),
+    ("vllm-fcfs", {"spent": 16}, {"known": 3, "computed": 2}, None),  # admissions come after running requests
+    ("vllm-fcfs", {"self_preempted": True}, {"known": 3, "computed": 2}, "stopped"),
+    ("vllm-priority", {"self_preempted": True}, {"known": 3, "computed": 2}, None),
+    ("vllm-fcfs", {}, {"known": 3, "computed": 3}, "nothing to compute"),
+    ("vllm-fcfs", {}, {"known": 12, "computed": 11}, "nothing to compute"),  # max_length reached
+    ("vllm-fcfs", {"admitted": ("b",)}, {"known": 3, "computed": 2}, None),
+    ("nano-vllm", {"admitted": ("b",)}, {"known": 3, "computed": 2}, "exclusive prefill"),
+]
+
+
+@pytest.mark.parametrize(("policy", "plan", "request_", "guard"), GUARDS)
+def test_guards_of_a_skip(at: At, policy: str, plan: Any, request_: Any, guard: str | None):
+    assert fn.skip_guard(at(policy, running={"a": request_}, plan=plan), "a") == guard
+
+
+def test_a_deviating_version_stops_after_a_self_preemption(at: At):
+    built, applied = PROFILES["vllm-priority"].as_built("vllm", "0.31.0")
+    assert built.after_self is AfterSelf.STOP
+    assert [d.knob for d in applied] == ["after_self"]
+    s = at("vllm-priority", running={"a": {"known": 3, "computed": 2}}, plan={"self_preempted": True})
+    assert fn.skip_guard(evolve(s, policy=built), "a") == "stopped"
+
+
+@pytest.mark.parametrize("known", [1, 2, 5, 8])
+def test_a_hit_leaves_a_token_to_compute(at: At, known: int):
+    assert fn.hit_limit(at(waiting={"a": {"known": known}}), "a") == known - 1
+
+
+OVERSIZE = [
+    # prompt, outputs, max_length, blocks (page 2) → refused
+    (4, 8, 12, 8, False),
+    (4, 9, 12, 8, True),  # longer than the longest
+    (4, 5, 12, 4, False),  # the last token needs no slot
+    (4, 6, 12, 4, True),
+]
+
+
+@pytest.mark.parametrize(("prompt", "outputs", "longest", "blocks", "refused"), OVERSIZE)
+def test_oversize(at: At, prompt: int, outputs: int, longest: int, blocks: int, refused: bool):
+    s = at(waiting={"a": {"known": prompt, "max_tokens": outputs}}, max_length=longest, blocks=blocks)
+    assert fn.oversize(s, s.request("a")) is refused
+
+
+PATIENCE = [
+    # policy, max_running, budget, max_length, long_prefill → K
+    ("vllm-fcfs", 4, 16, 12, 0, 4 * 1 + 2),
+    ("vllm-fcfs", 4, 5, 12, 0, 4 * 3 + 2),  # a refill takes three steps
+    ("vllm-fcfs", 4, 16, 12, 2, 4 * 6 + 2),
+    ("nano-vllm", 4, 16, 12, 0, 3),
+]
+
+
+@pytest.mark.parametrize(("policy", "running", "budget", "longest", "cap", "k"), PATIENCE)
+def test_patience(policy: str, running: int, budget: int, longest: int, cap: int, k: int):
+    assert fn.patience(PROFILES[policy].contract, Limits(running, budget, longest, cap)) == k
+
+
+@pytest.mark.parametrize(("tokens", "page", "blocks"), [(0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (3, 1, 3)])
+def test_blocks_for(tokens: int, page: int, blocks: int):
+    assert fn.blocks_for(tokens, page) == blocks
+
+
+def test_the_group_with_least_room_decides():
+    assert fn.table_pages(((1, 2), (3,)), (2, 3)) == 3
