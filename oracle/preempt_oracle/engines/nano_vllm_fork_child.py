@@ -208,16 +208,16 @@ class NanoFork(Engine):
         added = list(seq.block_table[before:])
         if added:
             self.deltas.append([self._name(seq), 0, added])
-        self._reindexed(index, seq)
-        self.granted += 1  # `schedule` adds the grant right behind this call
+        self._reindexed(index, seq, granting=True)
         return answer
 
-    def _reindexed(self, before: dict[int, int], seq: Any) -> None:
+    def _reindexed(self, before: dict[int, int], seq: Any, granting: bool = False) -> None:
         after = self.manager.hash_to_block_id
         lost = [block for key, block in before.items() if after.get(key) != block]
         gained = [block for key, block in after.items() if before.get(key) != block]
         if lost:
             self._act("withdraw", blocks=lost)
+        self.granted += granting  # `schedule` adds the grant right behind this call; it owns what is published
         if gained:
             self._act("publish", request=self._name(seq), blocks=gained)
 

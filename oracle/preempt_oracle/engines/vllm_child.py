@@ -86,6 +86,8 @@ class Vllm(Engine):
         assumes = [f"reject: checks of {MIRRORED}"]
         if not verified:
             assumes.append("unverified version")
+        if shape.outside_contract:
+            assumes.append("outside_contract: vLLM's refusal of a maximum length beyond the pool was passed over")
         limits = {**config, "whole_fit": build.whole_fit(scheduler)}
         observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ())
         return header("vllm", build.VERSION, limits, observes, CAPABILITIES, reserved=1, assumes=assumes)
