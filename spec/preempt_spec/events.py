@@ -349,7 +349,8 @@ class Deliver:
     """A frame's outputs reach the scheduler: `tokens[i]` for `requests[i]`.
 
     `disposition[i]`: delivered, empty or dropped (absent: all delivered). `emitted[i]`: what the engine itself
-    appended (absent: not read).
+    appended. Where the header observes "emitted", an absent `emitted` says that it was read and equals `tokens`, so it
+    is written only where it differs.
     """
 
     frame: int

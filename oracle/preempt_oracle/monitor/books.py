@@ -98,6 +98,8 @@ class Books:
             return False
         if o.running is None:
             return o.waiting is None
+        if len(s.rows) + len(s.waiting) != len(s.requests):
+            return False  # somebody is in limbo
         return o.waiting is not None and [*o.running] == s.running and [*o.waiting] == s.waiting
 
     def _count_observed(self, o: wire.Observed) -> None:

@@ -26,7 +26,9 @@ def change(s: Shadow, m: mi.Micro) -> None:
             release(s, s.requests[m.request], m.until)
             s.plan.fenced = m.until is not None
         case ev.Requeue():
-            s.requests[m.request].place = Place.WAITING
+            r = s.requests[m.request]
+            s.odd = s.odd or r.place is not Place.LIMBO
+            r.place = Place.WAITING
             s.waiting.insert(len(s.waiting) if m.index is None else m.index, m.request)
             s.plan.requeued.append(m.request)
         case mi.Begin():
@@ -117,6 +119,9 @@ def own(s: Shadow, r: Req, blocks: Sequence[Sequence[int]], hit: int = 0) -> Non
             for b in new[:shared]:
                 _look_at(s, m.owner[b], g, b)
                 m.take(b)
+            for b in new[shared:]:
+                if m.refs[b]:
+                    _crowd(s, g, b)
             m.take_all(new[shared:], r)
             r.tables[g].extend(new)
 
@@ -129,6 +134,14 @@ def _look_at(s: Shadow, owner: Req | None, g: int, b: int) -> None:
         if at < len(owner.tables[g]) and owner.tables[g][at] == b:
             s.melt(owner)
             owner.plain = False
+
+
+def _crowd(s: Shadow, g: int, b: int) -> None:
+    """A block is given afresh while others hold it: whatever they wrote comes before what the new owner writes."""
+    for other in s.requests.values():
+        if b in other.tables[g]:
+            s.melt(other)
+            other.plain = False
 
 
 def _grant(s: Shadow, m: mi.Grant) -> None:
@@ -149,7 +162,8 @@ def _grant(s: Shadow, m: mi.Grant) -> None:
     r.base = start
     r.plain = all(start % page == 0 for page in s.pages)
     plan.admitted.append(m.request)
-    s.waiting.remove(m.request)
+    while m.request in s.waiting:
+        s.waiting.remove(m.request)
     s.running.append(m.request)
     s.rows.append(r)
     s.stale = True
@@ -175,8 +189,9 @@ def _label(s: Shadow, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfen
         match m:
             case ev.Publish():
                 r = s.requests[m.request]
-                end = (r.tables[m.group].index(b) + 1) * memory.page
-                memory.published[b] = (r.tokens, r.salt, end) if end <= len(r.tokens) else None
+                table = r.tables[m.group]
+                end = (table.index(b) + 1) * memory.page if b in table else 0
+                memory.published[b] = (r.tokens, r.salt, end) if 0 < end <= len(r.tokens) else None
                 published.append((m.group, b))
             case ev.Withdraw():
                 memory.published.pop(b, None)

@@ -47,12 +47,16 @@ class Cohort:
     def step(self, e: wire.Step) -> list[Violation] | None:
         """Judge and apply a step whose grants begin with the running queue in order, this step's victims left out."""
         s = self.s
-        if len(s.memory) > 1 or s.frames or e.frame <= s.last_frame or not s.rows:
+        if len(s.memory) > 1 or s.frames or e.frame <= s.last_frame or not s.rows or s.odd:
             return None
         if s.stale:
             self._derive(s.rows)
             s.stale = False
-        victims = {a.request for a in e.acts if type(a) is wire.Demote} if e.acts else None
+        victims: set[str] | None = None
+        if e.acts:
+            victims = {a.request for a in e.acts if type(a) is wire.Demote}
+            if any(type(a) is wire.Requeue and a.request not in victims for a in e.acts):
+                return None  # somebody is requeued who was not preempted here: not in the columns' terms
         if victims:
             rows = [r for r in s.rows if r.id not in victims]
             self._derive(rows)
@@ -266,18 +270,21 @@ class Cohort:
         # Rough ones, and members that an act or a hit took out of the cohort.
         touched = [r for r in rows if not r.steady]
         steady = len(rows) - len(touched)
-        touched += [s.requests[a] for a in plan.admitted]
-        self._tick(e, [*streams, *(s.requests[a].tokens for a in plan.admitted)], tuple(r.id for r in touched))
+        late = [s.requests[r] for r in e.requests[len(rows) :]]  # admitted, as a rule
+        touched += late
+        self._tick(e, [*streams, *(r.tokens for r in late)], tuple(r.id for r in touched))
         ends: dict[str, bool] | None = None
         doubtful = []
         for r in touched:
             start, tokens = granted[r.id]
+            if start != r.base or start + tokens > len(r.tables[0]) * s.pages[0]:
+                doubtful.append(r)  # it passes slots over, writes some anew, or has no slot for all of it
             s.write(r, start, start + tokens)
             r.base = start + tokens
             if r.base != len(r.tokens):
                 ends = ends or dict.fromkeys(e.requests, True)
                 ends[r.id] = False
-            if start and r.id in plan.admitted:
+            if start and r.id in plan.admitted and r not in doubtful:
                 doubtful.append(r)  # it attends what others wrote; the rest was looked at before, or is its own
         if ends is not None:
             s.frames[e.frame].ends = ends

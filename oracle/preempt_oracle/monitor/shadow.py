@@ -178,6 +178,7 @@ class Shadow:
         self.calendar: dict[int, set[str]] = {}  # clock -> steady requests whose tables must grow by then
         self.rows: list[Req] = []  # the running queue as objects
         self.epoch = 0  # how many requests were forgotten
+        self.odd = False  # somebody may stand in running and in waiting: no short cut applies any more
         self.preemptions = 0
         self.resumes = 0
         self.stale = True  # what the cohort derived from `rows` must be derived anew
@@ -363,6 +364,8 @@ class Shadow:
     def _disturb(self, r: Req, g: int, b: int) -> None:
         """Somebody wrote into a block that others hold: from now on they are looked at slot by slot."""
         for other in self.requests.values():
-            if other is not r and b in other.tables[g] and not other.suspect:
+            if other is r:
+                r.suspect = r.suspect or r.tables[g].count(b) > 1
+            elif b in other.tables[g] and not other.suspect:
                 other.suspect = True
                 self.melt(other)

@@ -13,10 +13,11 @@ from typing import BinaryIO, Final
 import msgspec
 
 from .errors import Fault, TraceError
+from .repeats import LineDecoder
 from .streams import LINE_LIMIT, Lines, display_name, opened, unpacked
 from .strict import refuse_duplicate_keys
 from .structure import Structure
-from .wire import DECODER, VERSION, Footer, Header, Line
+from .wire import DECODER, VERSION, Deliver, Footer, Header, Line, Step
 
 _UTF8_BOM: Final = b"\xef\xbb\xbf"
 _UTF16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -74,6 +75,7 @@ def parse(raw: bytes) -> Line:
 def _checked(lines: Lines) -> Iterator[tuple[int, Line]]:
     structure: Structure | None = None
     footer: Footer | None = None
+    decode = LineDecoder().decode
     for raw in lines:
         if footer is not None:
             raise Fault("", "something follows the footer")
@@ -83,11 +85,14 @@ def _checked(lines: Lines) -> Iterator[tuple[int, Line]]:
             yield 1, header
             continue
         try:
-            event = DECODER.decode(raw)
+            event = decode(raw)
             refuse_duplicate_keys(raw, event)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise _explained(raw, error) from None
-        if isinstance(event, Footer):
+        if type(event) is Step or type(event) is Deliver:  # nearly always
+            structure.check(event)
+            yield lines.number, event
+        elif isinstance(event, Footer):
             structure.footer(event, lines.number)
             footer = event
         elif isinstance(event, Header):

@@ -16,16 +16,22 @@ decides.
 from __future__ import annotations
 
 import json
+from typing import Final, get_args
+
+import msgspec
 
 from .errors import Fault
-from .wire import ENCODER, NOTHING_OBSERVED, Deliver, Line, Observed, Step
+from .wire import ENCODER, NOTHING_OBSERVED, Act, Deliver, Line, Observed, Step
+
+#: Per kind of act its fields and their defaults; a field without one is always written.
+_ACTS: Final = {kind: tuple((f.name, f.default) for f in msgspec.structs.fields(kind)) for kind in get_args(Act)}
 
 
 def refuse_duplicate_keys(raw: bytes, event: Line) -> None:
     """Raise Fault if an object in `raw`, which decoded to `event`, has the same key twice."""
     colons = raw.count(b":")
     if type(event) is Step:
-        if not event.acts and colons == _step_keys(event):
+        if colons == _step_keys(event):
             return
     elif type(event) is Deliver and colons == _deliver_keys(event):
         return
@@ -50,29 +56,23 @@ def _refuse(pairs: list[tuple[str, object]]) -> None:
 
 
 def _step_keys(step: Step) -> int:
-    keys = 2  # event, frame
-    if step.requests:
-        keys += 1
-    if step.tokens:
-        keys += 1
-    if step.start is not None:
-        keys += 1
-    if step.blocks:
-        keys += 1
-    if step.sent:
-        keys += 1
-    if step.resumed:
-        keys += 1
-    if step.hits:
-        keys += 1
-    if step.drafts:
-        keys += 1
-    if step.reason:
-        keys += 1
-    if step.source is not None:
-        keys += 1
+    keys = (
+        2  # event, frame
+        + (step.requests != ())
+        + (step.tokens != ())
+        + (step.start is not None)
+        + (step.blocks != ())
+        + (step.sent != ())
+        + (step.resumed != ())
+        + (step.hits != ())
+        + (step.drafts != ())
+        + (step.reason != "")
+        + (step.source is not None)
+    )
     if step.observed is not NOTHING_OBSERVED:
         keys += 1 + _observed_keys(step.observed)
+    if step.acts:
+        keys += 1 + sum(map(_act_keys, step.acts))
     return keys
 
 
@@ -87,18 +87,21 @@ def _observed_keys(observed: Observed) -> int:
     )
 
 
-def _deliver_keys(deliver: Deliver) -> int:
-    keys = 2
-    if deliver.requests:
-        keys += 1
-    if deliver.tokens:
-        keys += 1
-    if deliver.accepted is not None:
-        keys += 1
-    if deliver.disposition is not None:
-        keys += 1
-    if deliver.emitted is not None:
-        keys += 1
-    if deliver.source is not None:
-        keys += 1
+def _act_keys(act: Act) -> int:
+    keys = 1  # act
+    for field, default in _ACTS[type(act)]:
+        if getattr(act, field) != default:
+            keys += 1
     return keys
+
+
+def _deliver_keys(deliver: Deliver) -> int:
+    return (
+        2
+        + (deliver.requests != ())
+        + (deliver.tokens != ())
+        + (deliver.accepted is not None)
+        + (deliver.disposition is not None)
+        + (deliver.emitted is not None)
+        + (deliver.source is not None)
+    )

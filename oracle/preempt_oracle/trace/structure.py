@@ -5,6 +5,7 @@ Only what makes a trace readable. Whether the engine was right to do what the tr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from preempt_spec.events import OBSERVABLE
@@ -12,6 +13,8 @@ from preempt_spec.events import OBSERVABLE
 from . import wire
 from .errors import Fault
 from .wire import NOTHING_OBSERVED, Deliver, Step
+
+_LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence)
 
 
 class Structure:
@@ -47,6 +50,7 @@ class Structure:
                 raise Fault("pools", f"no device pool of group {group}")
         self._totals = totals
         self._device = [totals["device", group] for group in range(self._groups)]
+        self._least = min(self._device)
 
     def check(self, event: wire.Event) -> None:
         """Raise Fault if `event` cannot stand in this trace; count it otherwise."""
@@ -54,10 +58,10 @@ class Structure:
             self._step(event)
         elif type(event) is Deliver:
             self._deliver(event)
-        elif isinstance(event, wire.Control):
-            self._acts(event.acts, 0)
         elif isinstance(event, wire.Finish):
             self._per_group("blocks", event.blocks)
+        elif isinstance(event, wire.Control):
+            self._acts(event.acts, 0)
         elif isinstance(event, wire.Abort):
             self._per_group("blocks", event.blocks)
             self._observed(event.observed)
@@ -79,11 +83,9 @@ class Structure:
         if step.start is not None and len(step.start) != count:
             _unequal("start", len(step.start), count)
         if step.blocks:
-            for i, delta in enumerate(step.blocks):
-                self._blocks(f"blocks[{i}]", delta.group, delta.blocks)
+            self._tables("blocks", step.blocks)
         if step.sent:
-            for i, sent in enumerate(step.sent):
-                self._blocks(f"sent[{i}]", sent.group, sent.blocks)
+            self._tables("sent", step.sent)
         if step.observed is not NOTHING_OBSERVED:
             self._observed(step.observed)
         if step.acts:
@@ -105,18 +107,18 @@ class Structure:
     def _acts(self, acts: tuple[wire.Act, ...], grants: int) -> None:
         before = preemptions = 0
         for i, act in enumerate(acts):
-            where = f"acts[{i}]"
-            if act.after > grants:
-                raise Fault(f"{where}.after", f"{act.after}, but only {grants} grants are made")
-            if act.after < before:
-                raise Fault(f"{where}.after", f"{act.after} behind {before}: acts stand in the order they happened")
-            before = act.after
-            if isinstance(act, wire.Demote):
+            after = act.after
+            if after > grants:
+                raise Fault(f"acts[{i}].after", f"{after}, but only {grants} grants are made")
+            if after < before:
+                raise Fault(f"acts[{i}].after", f"{after} behind {before}: acts stand in the order they happened")
+            before = after
+            if type(act) is wire.Demote:
                 preemptions += 1
-            elif isinstance(act, wire.Release | wire.Plan):
-                self._per_group(f"{where}.blocks", act.blocks)
-            elif isinstance(act, wire.Publish | wire.Withdraw | wire.Pin | wire.Unpin | wire.Unfence):
-                self._blocks(where, act.group, act.blocks)
+            elif type(act) is wire.Release or type(act) is wire.Plan:
+                self._per_group(f"acts[{i}].blocks", act.blocks)
+            elif isinstance(act, _LABELS):
+                self._blocks(f"acts[{i}]", act.group, act.blocks)
         self.preemptions += preemptions  # only now: a refused event counts for nothing
 
     def _copy(self, copy: wire.CopyStart) -> None:
@@ -138,8 +140,9 @@ class Structure:
             if len(free_ids) != self._groups:
                 raise Fault("observed.free_ids", f"{len(free_ids)} lists for {self._groups} groups")
             self._per_group("observed.free_ids", free_ids)
-        for i, refs in enumerate(observed.refs or ()):
-            self._blocks(f"observed.refs[{i}]", refs.group, (refs.block,))
+        if observed.refs:
+            for i, refs in enumerate(observed.refs):
+                self._blocks(f"observed.refs[{i}]", refs.group, (refs.block,))
 
     def _per_group(self, where: str, blocks: tuple[tuple[int, ...], ...] | None) -> None:
         if not blocks:  # not read, or none in any group
@@ -148,6 +151,22 @@ class Structure:
             raise Fault(where, f"{len(blocks)} lists for {self._groups} groups")
         for group, ids in enumerate(blocks):
             self._blocks(f"{where}[{group}]", group, ids)
+
+    def _tables(self, field: str, tables: Sequence[wire.Delta | wire.Sent]) -> None:
+        least = self._least
+        for table in tables:
+            if table.group:
+                break
+            for block in table.blocks:
+                if block >= least:
+                    break
+            else:
+                continue
+            break
+        else:
+            return  # all in the first group, and of ids that every group has: nearly always
+        for i, each in enumerate(tables):
+            self._blocks(f"{field}[{i}]", each.group, each.blocks)
 
     def _blocks(self, where: str, group: int, blocks: tuple[int, ...]) -> None:
         if group >= self._groups:

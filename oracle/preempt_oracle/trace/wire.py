@@ -161,7 +161,10 @@ class Step(TaggedEvent, frozen=True):
 
 
 class Deliver(TaggedEvent, frozen=True):
-    """A frame's outputs reach the scheduler; all arrays are parallel."""
+    """A frame's outputs reach the scheduler; all arrays are parallel.
+
+    `emitted` left out, in a trace whose header observes "emitted", says: read, and equal to `tokens`.
+    """
 
     frame: Count
     requests: tuple[str, ...] = ()
