@@ -105,7 +105,7 @@ def parse(config: dict[str, Any]) -> Shape:
         if name not in OPTIONS:
             raise Refused(f"config.options.{name}: not an option of this adapter")
     try:
-        chosen = {name: bool(value) for name, value in options.items()}
+        chosen: dict[str, Any] = {name: bool(value) for name, value in options.items()}
         shape = Shape(**chosen, **{n: config[n] for n in names if n in config})
     except TypeError as error:
         raise Refused(f"config: {error}") from error
