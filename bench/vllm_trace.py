@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from preempt_oracle.adapters.protocol import Session
+from preempt_oracle.adapters.protocol import Session, Started
 from preempt_oracle.adapters.stdio import Stdio
 from preempt_oracle.engines import environments
 from preempt_oracle.trace import wire
@@ -29,7 +29,7 @@ def record(out: Path, version: str, steps: int, seed: int = 0) -> float:
         raise SystemExit(f"vllm=={version} is not installed: preempt-oracle engines install vllm=={version}")
     session = Session(Stdio(env.command, env.name, env.env))
     started = session.start(CONFIG)
-    assert not isinstance(started, wire.EngineError) and hasattr(started, "header"), started
+    assert isinstance(started, Started), started
     rng = random.Random(seed)
     known: dict[str, int] = {}
     born, took = 0, 0.0

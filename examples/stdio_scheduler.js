@@ -31,7 +31,7 @@ const handlers = {
       // Declare what you really report and nothing else: a rule that lacks something is "not observable", never a pass.
       observes: ["counts", "blocks", "free", "free-ids", "refs", "queues", "demote", "trigger", "release", "reset",
         "held", "place", "known", "start", "sent", "emitted", "reject"],
-      capabilities: ["abort", "chunked"],
+      capabilities: ["abort", "chunked", "small_budget"],
     };
   },
 

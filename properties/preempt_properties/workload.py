@@ -21,8 +21,9 @@ from preempt_spec.policies.policy import Order, Phase
 from preempt_spec.policies.profiles import PROFILES
 
 #: What an engine may be able to do, as adapters name it; `reuse`: an id may be used again as soon as its request was
-#: aborted. Two more must be asked for: `reject` (the scheduler itself refuses what can never fit, so such requests are
-#: inside its contract) and `ties` (an engine that follows its policy may break a rule on them: see `_adds`).
+#: aborted; `small_budget`: it starts with a budget below `max_running`, as vLLM does not. Two more must be asked for:
+#: `reject` (the scheduler itself refuses what can never fit, so such requests are inside its contract) and `ties` (an
+#: engine that follows its policy may break a rule on them: see `_adds`).
 CAPABILITIES = frozenset(
     {
         "abort",
@@ -32,6 +33,7 @@ CAPABILITIES = frozenset(
         "priority",
         "reuse",
         "salt",
+        "small_budget",
         "unchunked",
         "watermark",
         "whole_fit",
@@ -74,6 +76,8 @@ def _mixed(random: Random, policy: str, mood: str, can: frozenset[str]) -> Confi
     if mood == "chunks":
         small = fair = threshold + random.randint(2, 5)  # some are admitted beside the long prefill
     budget = random.choice((small, fair, ample, ample)) if chunked else longest + random.randrange(4)
+    if "small_budget" not in can:
+        budget = max(budget, running)
     return Config(
         policy=policy,
         blocks=blocks,

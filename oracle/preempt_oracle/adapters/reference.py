@@ -22,6 +22,7 @@ CAPABILITIES = (
     "priority",
     "reuse",
     "salt",
+    "small_budget",
     "unchunked",
     "watermark",
     "whole_fit",

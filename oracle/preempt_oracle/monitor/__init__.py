@@ -1,4 +1,4 @@
-"""The incremental evaluator: the clauses of the specification over a mutable shadow state, fast enough for production."""
+"""The incremental evaluator: the clauses of the specification over a mutable shadow state, for production use."""
 
 from preempt_oracle.monitor.monitor import Monitor
 

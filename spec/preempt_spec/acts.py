@@ -1,0 +1,123 @@
+"""Acts: what happens inside one step, in real order.
+
+`after` counts the grants of the step's parallel arrays that were made before the act; acts of equal `after` keep the
+order of the list.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class Demote:
+    """A running request becomes a victim. `need` and `supply` (blocks) are the engine's own figures, if seen."""
+
+    request: str
+    after: int = 0
+    cause: str = "growth"  # growth, admission, starvation, reset, pause
+    beneficiaries: tuple[str, ...] = ()
+    resource: str = "blocks"
+    need: int | None = None
+    supply: int | None = None
+
+
+@frozen
+class Release:
+    """A victim's memory goes back. `blocks`: per group, what the allocator really took. `until`: a frame, if fenced."""
+
+    request: str
+    after: int = 0
+    blocks: tuple[tuple[int, ...], ...] | None = None
+    until: int | None = None
+    computed: int | None = None  # the engine's computed tokens afterwards
+    drafts: int | None = None  # drafts the engine still holds afterwards
+
+
+@frozen
+class Requeue:
+    """A victim re-enters a queue at `index`, keeping `known` tokens (prompt and outputs)."""
+
+    request: str
+    after: int = 0
+    queue: str = "waiting"
+    index: int | None = None
+    known: int | None = None
+
+
+@frozen
+class Plan:
+    """A grant made and then taken back in the same step; grants that stand are in the step's arrays."""
+
+    request: str
+    after: int = 0
+    start: int = 0
+    tokens: int = 0
+    blocks: tuple[tuple[int, ...], ...] = ()
+
+
+@frozen
+class Unplan:
+    """The engine takes a grant of this step back."""
+
+    request: str
+    after: int = 0
+    tokens: int = 0
+
+
+@frozen
+class Skip:
+    """A request was looked at and passed over, for a reason the shadow state cannot see."""
+
+    request: str
+    guard: str
+    after: int = 0
+
+
+@frozen
+class Publish:
+    """Blocks become findable by prefix: they hold (or will, once this frame ran) `request`'s prefix."""
+
+    request: str
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Withdraw:
+    """Blocks stop being findable."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Pin:
+    """Somebody other than a table holds these blocks (a transfer, a checkpoint)."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Unpin:
+    """The pin is gone."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Unfence:
+    """Fenced blocks become free."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+Act = Demote | Release | Requeue | Plan | Unplan | Skip | Publish | Withdraw | Pin | Unpin | Unfence
