@@ -136,6 +136,7 @@ def test_nothing_is_asked_of_an_engine_that_it_cannot_do(missing: str):
                 "priority": any(a.priority for a in adds),
                 "reuse": len(set(names)) < len(names),
                 "salt": any(a.salt for a in adds),
+                "small_budget": s.config.budget < s.config.max_running,
                 "unchunked": not s.config.chunked and PROFILES[policy].contract.phase is Phase.MIXED,
                 "watermark": s.config.watermark > 0,
                 "whole_fit": not s.config.whole_fit,

@@ -26,6 +26,16 @@ def blocks_come_back(s: View, e: Abort) -> Iterator[str | None]:
         yield None if told == after else f"after the abort of {e.request} {told} blocks are free, not {after}"
 
 
+@on(ABORT, Abort, "release")
+def all_of_it_taken_back(s: View, e: Abort) -> Iterator[str | None]:
+    """The allocator takes back every block of the request."""
+    if e.blocks is None:
+        return
+    for g, table in enumerate(s.request(e.request).tables):
+        missing = set(table) - set(e.blocks[g] if e.blocks else ())
+        yield f"block {min(missing)} of {e.request} was not taken back at its abort" if missing else None
+
+
 @on(ABORT, Close, "queues")
 def out_of_every_queue(s: View, e: Close) -> Iterator[str | None]:
     """At the next boundary no queue names it."""

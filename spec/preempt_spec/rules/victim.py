@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preempt_spec.events import Demote, Release, Requeue
+from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, Grant
 from preempt_spec.policies.functions import eligible, need, skip_guard, supply, victim
 from preempt_spec.rules.rule import Kind, on, rule
@@ -207,6 +207,13 @@ def not_granted_before(s: View, e: Demote) -> Iterator[str | None]:
     """A grant that stands in the plan does not belong to a victim."""
     if s.plan.granted or s.plan.pending:
         yield f"{e.request} was preempted and keeps its grant in this step" if e.request in s.plan.granted else None
+
+
+@on(UNPLAN, Unplan, "demote")
+def all_of_it_back(s: View, e: Unplan) -> Iterator[str | None]:
+    """What goes back to the budget is what the grant had taken."""
+    _, tokens = s.plan.pending.get(e.request, (0, 0))
+    yield None if e.tokens == tokens else f"{e.tokens} tokens went back for {e.request}, which had {tokens}"
 
 
 @on(UNPLAN, Close, "demote")

@@ -45,6 +45,10 @@ def child() -> Iterator[Start]:
     for transport in transports:
         transport.close()
         transport.close()  # twice is once
+        # A killed process takes a moment to go, longer on a busy machine.
+        deadline = time.monotonic() + 10
+        while members(transport._child.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert not members(transport._child.pid)
 
 

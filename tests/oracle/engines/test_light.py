@@ -133,7 +133,7 @@ def test_nano_shows_true_ids_reference_counts_hits_and_hashes(nano):
     assert step["blocks"] == [["a", 0, [0, 1]], ["b", 0, [0, 2]]]
     assert (step["requests"], step["start"], step["tokens"]) == (["a", "b"], [0, 2], [3, 1])
     assert step["hits"] == [["a", 0], ["b", 2]]
-    assert step["acts"] == [{"act": "publish", "after": 0, "request": "a", "blocks": [0]}]
+    assert step["acts"] == [{"act": "publish", "after": 1, "request": "a", "blocks": [0]}]
     assert step["observed"]["refs"] == [[0, 0, 2]]
     assert step["observed"]["free_ids"] == [[3]]
     assert nano("deliver", frame=0, requests=["a", "b"], tokens=[[1], [2]])["emitted"] == [[1], [2]]
