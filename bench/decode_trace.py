@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import BinaryIO
 
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.writer import create
+from preempt_spec.events import OBSERVABLE
 
 PAGE, POOL, RUNNING, BUDGET, LENGTH = 16, 1560, 64, 2048, 2048
-OBSERVES = frozenset(
-    "counts blocks free refs queues demote trigger release reset held place known start sent hits emitted".split()
-)
+OBSERVES = OBSERVABLE.keys() - {"free-ids", "publish", "reject"}
 
 
-def generate(path: Path, steps: int, seed: int = 0) -> tuple[int, int]:
+def generate(path: Path | BinaryIO, steps: int, seed: int = 0) -> tuple[int, int]:
     """Write `steps` steps to `path`. Returns grants and preemptions."""
     limits = wire.Limits(max_running=RUNNING, budget=BUDGET, max_length=LENGTH)
     header = wire.Header(
-        "bench", "1", "vllm-fcfs", limits, (wire.Group("full", "full", PAGE),), (wire.Pool("device", 0, POOL),), OBSERVES
+        "bench",
+        "1",
+        "vllm-fcfs",
+        limits,
+        (wire.Group("full", "full", PAGE),),
+        (wire.Pool("device", 0, POOL),),
+        frozenset(OBSERVES),
     )
     rng = random.Random(seed)
     free = list(range(POOL))

@@ -41,7 +41,7 @@ def check(source: str | PathLike[str] | BinaryIO, policy: str | None = None, tal
     tail: deque[wire.Event] = deque(maxlen=TAIL)
     feed = monitor.feed
     for number, event in lines:
-        if isinstance(event, wire.Footer | wire.Header):
+        if isinstance(event, (wire.Footer, wire.Header)):
             continue  # the footer, checked by the reader
         tail.append(event)
         try:

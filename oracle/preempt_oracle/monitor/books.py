@@ -6,10 +6,8 @@ answer is False and the clauses themselves say what is wrong.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-
-from preempt_oracle.monitor.counts import Counts
+from preempt_oracle.monitor.counts import Counts, Ledger
+from preempt_oracle.monitor.growth import Grown, all_grow, growing_as_told
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 
@@ -17,78 +15,78 @@ from preempt_oracle.trace import wire
 class Books:
     """Comparisons over one shadow."""
 
-    def __init__(self, shadow: Shadow, counts: Counts, count: Counter[str]) -> None:
-        self.s, self.c, self.count = shadow, counts, count
+    def __init__(self, shadow: Shadow, counts: Counts, ledger: Ledger) -> None:
+        self.s, self.c, self.n = shadow, counts, ledger
 
-    def quiet(self, e: wire.Step, grown: Mapping[str, tuple[int, ...]]) -> bool:
-        """Before the tables of `grown` grow: nothing but growth happens in this step, and all books agree with it."""
-        s, m = self.s, self.s.memory[0]
+    def quiet(self, e: wire.Step) -> Grown | None:
+        """Whose tables grow, if nothing else happens in this step, and all books agree."""
+        s = self.s
         if s.aborted or e.resumed or e.hits or e.drafts:
-            return False
-        if not self._observed(e.observed, m.nfree - sum(map(len, grown.values()))):
-            return False
-        if len(e.sent) != len(grown):
-            return False
-        for x in e.sent:
-            if x.full or x.group or grown.get(x.request) != x.blocks:
-                return False
-            r = s.requests[x.request]
-            if len(r.sent[0]) != len(r.tables[0]):
-                return False
-        return len(grown) < 2 or len({x.request for x in e.sent}) == len(grown)
+            return None
+        told = growing_as_told(s, e)
+        if told is None or told.full or not all_grow(s, told.grown):
+            return None
+        return told.grown if self._observed(e.observed, s.memory[0].nfree - told.fresh) else None
 
-    def settle(self, e: wire.Step, grew: int) -> None:
-        """Count and apply a quiet step."""
-        self._add(self.c.told, grew)
-        self._count_observed(e.observed)
-        self._add(self.c.held, len(self.s.waiting) if e.observed.held is not None else 0)
-        for x in e.sent:
-            self.s.requests[x.request].sent[0].extend(x.blocks)
+    def count_quiet(self, e: wire.Step) -> None:
+        """Count such a step."""
+        self.n.told += len(e.sent)
+        o = e.observed
+        self._count_observed(o)
+        if o.held is not None:
+            self.n.held += len(self.s.waiting)
 
-    def agree(self, e: wire.Step) -> bool:
-        """After a step with preemptions or admissions: every book agrees."""
+    def agree(self, e: wire.Step, told: bool) -> bool:
+        """After a step with preemptions or admissions: every book agrees. `told`: what was sent is known to."""
         s, plan = self.s, self.s.plan
-        if s.aborted or plan.published or plan.pending or not self._observed(e.observed, s.memory[0].nfree):
+        if s.aborted or plan.published or plan.pending or e.drafts:
             return False
-        if plan.requeued and not all(v in s.waiting for v in plan.requeued):
+        if not self._observed(e.observed, s.memory[0].nfree):
+            return False
+        for v in plan.requeued:
+            if v not in s.waiting:
+                return False
+        if not told and not self._sent_agrees(e):
             return False
         requests, admitted = s.requests, plan.admitted
+        back = {a for a in admitted if requests[a].preempted}
+        if len(e.resumed) != len(back) or {x.request for x in e.resumed} != back:
+            return False
+        for x in e.resumed:
+            if x.known is not None and x.known != len(requests[x.request].tokens):
+                return False
+        return all(h.request in admitted for h in e.hits)
+
+    def _sent_agrees(self, e: wire.Step) -> bool:
+        s, plan = self.s, self.s.plan
+        requests, admitted, granted = s.requests, plan.admitted, plan.granted
         sent: set[str] = set()
         for x in e.sent:
-            r = requests.get(x.request)
-            if r is None or x.group or x.request in sent or x.request in plan.demoted:
+            name = x.request
+            r = requests.get(name)
+            if r is None or x.group or name in sent or name in plan.demoted or name not in granted:
                 return False
-            sent.add(x.request)
+            sent.add(name)
             if x.full:
                 if [*x.blocks] != r.tables[0]:
                     return False
-            elif x.request in admitted or [*r.sent[0], *x.blocks] != r.tables[0]:
+            elif name in admitted or [*r.sent[0], *x.blocks] != r.tables[0]:
                 return False
-        if not sent.issuperset(admitted) or not sent.issuperset([d.request for d in e.blocks]):
-            return False
-        if any(x not in plan.granted for x in sent):
-            return False
-        back = {a for a in admitted if requests[a].preempted}
-        if {x.request for x in e.resumed} != back or len(e.resumed) != len(back):
-            return False
-        if any(x.known is not None and x.known != len(requests[x.request].tokens) for x in e.resumed):
-            return False
-        return not e.drafts and all(h.request in admitted for h in e.hits)
+        return sent.issuperset(admitted) and sent.issuperset([d.request for d in e.blocks])
 
     def count_agreed(self, e: wire.Step) -> None:
         """Count such a step."""
-        s, c, plan, o = self.s, self.c, self.s.plan, e.observed
+        s, n, plan, o = self.s, self.n, self.s.plan, e.observed
         self._count_observed(o)
-        self._add(c.told, len(e.sent))
-        self._add(c.announced, 1 if e.resumed else 0)
-        self._add(c.known, sum(x.known is not None for x in e.resumed))
-        self._add(c.victims, len(plan.demoted))
+        n.told += len(e.sent)
+        n.announced += 1 if e.resumed else 0
+        n.known += sum(x.known is not None for x in e.resumed)
+        n.victims += len(plan.demoted)
         if o.held is not None:
-            gone = sum(v in s.waiting for v in plan.demoted)
-            self._add(c.held, sum(w not in plan.demoted for w in s.waiting))
-            self._add(c.reset, gone)
+            n.held += sum(w not in plan.demoted for w in s.waiting)
+            n.reset += sum(v in s.waiting for v in plan.demoted)
         if o.waiting is not None:
-            self._add(c.places, len(plan.requeued))
+            n.places += len(plan.requeued)
 
     def _observed(self, o: wire.Observed, free: int) -> bool:
         s = self.s
@@ -103,15 +101,10 @@ class Books:
         return o.waiting is not None and [*o.running] == s.running and [*o.waiting] == s.waiting
 
     def _count_observed(self, o: wire.Observed) -> None:
-        c = self.c
+        n = self.n
         if o.free is not None:
-            self._add(c.free, 1)
+            n.free += 1
         if o.refs is not None:
-            self._add(c.refs, 1)
+            n.refs += 1
         if o.running is not None:
-            self._add(c.queues, 1)
-
-    def _add(self, rules: tuple[str, ...], n: int) -> None:
-        if n:
-            for rule in rules:
-                self.count[rule] += n
+            n.queues += 1

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preempt_oracle.monitor.shadow import Flight, Plan, Req, Shadow
+from preempt_oracle.monitor.plan import Flight, Granted, Plan
+from preempt_oracle.monitor.request import Req
+from preempt_oracle.monitor.shadow import Shadow
+from preempt_oracle.trace import wire
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.policies.functions import enqueue_at
@@ -21,19 +24,14 @@ def change(s: Shadow, m: mi.Micro) -> None:
         case mi.Grant():
             _grant(s, m)
         case ev.Demote():
-            _demote(s, m)
+            demote(s, m)
         case ev.Release():
-            release(s, s.requests[m.request], m.until)
-            s.plan.fenced = m.until is not None
+            give_back(s, m)
         case ev.Requeue():
-            r = s.requests[m.request]
-            s.odd = s.odd or r.place is not Place.LIMBO
-            r.place = Place.WAITING
-            s.waiting.insert(len(s.waiting) if m.index is None else m.index, m.request)
-            s.plan.requeued.append(m.request)
+            requeue(s, m)
         case mi.Begin():
             s.last_frame = m.frame
-            s.plan = Plan(m.frame, tuple(s.running))
+            s.plan = Plan(m.frame, tuple(s.running), Granted())
         case mi.Dispatch():
             _dispatch(s)
         case mi.Close():
@@ -49,15 +47,15 @@ def change(s: Shadow, m: mi.Micro) -> None:
             _deliver(s, m)
         case ev.Plan():
             own(s, s.requests[m.request], m.blocks)
-            s.plan.pending[m.request] = (m.start, m.tokens)
+            s.plan.pending = {**s.plan.pending, m.request: (m.start, m.tokens)}
             s.plan.spent += m.tokens
             s.plan.spent_running += m.tokens
         case ev.Unplan():
-            s.plan.pending.pop(m.request, None)
+            s.plan.pending = {r: grant for r, grant in s.plan.pending.items() if r != m.request}
             s.plan.spent -= m.tokens
             s.plan.spent_running -= m.tokens
         case ev.Skip():
-            s.plan.skipped[m.request] = m.guard
+            s.plan.skipped = {**s.plan.skipped, m.request: m.guard}
         case ev.Publish() | ev.Withdraw() | ev.Pin() | ev.Unpin() | ev.Unfence():
             _label(s, m)
         case mi.ControlDone():
@@ -78,22 +76,13 @@ def arrive(s: Shadow, m: ev.Arrive) -> None:
 
 def forget(s: Shadow, request: str) -> None:
     """The request is over: nothing is kept of it but what its blocks hold."""
-    r = s.requests[request]
+    r = s.requests.pop(request)
+    s.leave(r)
     release(s, r, None)
-    del s.requests[request]
     s.epoch += 1
-    leave(s, r)
     while request in s.waiting:
         s.waiting.remove(request)
     s.stall = 0
-
-
-def leave(s: Shadow, r: Req) -> None:
-    """Out of the running queue."""
-    while r.id in s.running:
-        s.running.remove(r.id)
-        s.rows.remove(r)
-        s.stale = True
 
 
 def release(s: Shadow, r: Req, until: int | None) -> None:
@@ -105,7 +94,7 @@ def release(s: Shadow, r: Req, until: int | None) -> None:
         for b in alone:
             m.fence(b, until or 0)
         r.tables[g] = []
-        r.sent[g] = []
+    r.apart = None
     r.base = r.noted = 0
     r.suspect, r.plain = False, True
 
@@ -114,6 +103,7 @@ def own(s: Shadow, r: Req, blocks: Sequence[Sequence[int]], hit: int = 0) -> Non
     """Blocks join its tables; those behind the hit are its own from now on."""
     for g, new in enumerate(blocks):
         if new:
+            r.split()
             m = s.memory[g]
             shared = -(-hit // m.page)
             for b in new[:shared]:
@@ -147,44 +137,63 @@ def _crowd(s: Shadow, g: int, b: int) -> None:
 def _grant(s: Shadow, m: mi.Grant) -> None:
     r = s.requests[m.request]
     s.melt(r)
-    plan = s.plan
     admitted = r.place is Place.WAITING
     start = m.start if m.start is not None else (m.hit or 0) if admitted else r.base
     own(s, r, m.blocks, (m.hit or 0) if admitted else 0)
-    plan.granted.enter(m.request, start, m.tokens)
+    enter(s, r, start, m.tokens)
+
+
+def enter(s: Shadow, r: Req, start: int, tokens: int) -> None:
+    """A grant enters the plan; who waited runs."""
+    plan, request = s.plan, r.id
+    plan.granted.enter(request, start, tokens)
     plan.served = ()
-    plan.spent += m.tokens
-    if not admitted:
-        plan.spent_running += m.tokens
+    plan.spent += tokens
+    if r.place is not Place.WAITING:
+        plan.spent_running += tokens
         return
     r.place = Place.RUNNING
     s.resumes += r.preempted
     r.base = start
-    r.plain = all(start % page == 0 for page in s.pages)
-    plan.admitted.append(m.request)
-    while m.request in s.waiting:
-        s.waiting.remove(m.request)
-    s.running.append(m.request)
+    r.plain = not start or all(start % page == 0 for page in s.pages)
+    plan.admitted += (request,)
+    while request in s.waiting:
+        s.waiting.remove(request)
+    s.running.append(request)
     s.rows.append(r)
-    s.stale = True
 
 
-def _demote(s: Shadow, m: ev.Demote) -> None:
+def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
+    """A running request is a victim from now on."""
     r, plan = s.requests[m.request], s.plan
-    s.melt(r)
+    s.leave(r)
     r.place = Place.LIMBO
     s.preemptions += 1
     r.preempted = True
     r.incarnation += 1
-    plan.demoted.append(m.request)
+    plan.demoted += (m.request,)
     plan.served = m.beneficiaries
     plan.fenced = False
     plan.self_preempted = plan.self_preempted or m.request in m.beneficiaries
-    leave(s, r)
+
+
+def give_back(s: Shadow, m: ev.Release | wire.Release) -> None:
+    """A victim's blocks go back."""
+    release(s, s.requests[m.request], m.until)
+    s.plan.fenced = m.until is not None
+
+
+def requeue(s: Shadow, m: ev.Requeue | wire.Requeue) -> None:
+    """A victim waits."""
+    r = s.requests[m.request]
+    s.odd = s.odd or r.place is not Place.LIMBO
+    r.place = Place.WAITING
+    s.waiting.insert(len(s.waiting) if m.index is None else m.index, m.request)
+    s.plan.requeued += (m.request,)
 
 
 def _label(s: Shadow, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfence) -> None:
-    memory, published = s.memory[m.group], s.plan.published
+    memory = s.memory[m.group]
     for b in m.blocks:
         match m:
             case ev.Publish():
@@ -192,10 +201,10 @@ def _label(s: Shadow, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfen
                 table = r.tables[m.group]
                 end = (table.index(b) + 1) * memory.page if b in table else 0
                 memory.published[b] = (r.tokens, r.salt, end) if 0 < end <= len(r.tokens) else None
-                published.append((m.group, b))
+                s.plan.published += ((m.group, b),)
             case ev.Withdraw():
                 memory.published.pop(b, None)
-                s.plan.published = published = [p for p in published if p != (m.group, b)]
+                s.plan.published = tuple(p for p in s.plan.published if p != (m.group, b))
             case ev.Pin():
                 memory.pin(b)
             case ev.Unpin():
@@ -219,16 +228,29 @@ def _dispatch(s: Shadow) -> None:
 
 def close(s: Shadow, sent: Sequence[ev.Sent]) -> None:
     """The step is over: the worker's tables, the high-water marks, the stall counter."""
-    for x in sent:
-        table = s.requests[x.request].sent[x.group]
-        if x.full:
-            table.clear()
-        table.extend(x.blocks)
+    tell(s, sent)
     moved = False
     for request, (start, tokens) in s.plan.granted.items():
         r = s.requests[request]
         moved = moved or start + tokens > r.peak
         r.set_peak(start + tokens)
+    settle_step(s, moved)
+
+
+def tell(s: Shadow, sent: Sequence[ev.Sent | wire.Sent]) -> None:
+    """The worker is told of tables."""
+    for x in sent:
+        r = s.requests[x.request]
+        table = r.split()[x.group]
+        if x.full:
+            table.clear()
+        table.extend(x.blocks)
+        if r.apart == r.tables:
+            r.apart = None
+
+
+def settle_step(s: Shadow, moved: bool) -> None:
+    """What lasted for one step ends with it."""
     for request in s.plan.admitted:
         s.requests[request].preempted = False
     s.stall = 0 if moved or not s.requests else s.stall + 1

@@ -1,77 +1,126 @@
-"""What the clauses of a decode step count when all of them hold, read off the clauses by name."""
+"""What the clauses count when all of them hold, read off the clauses by name.
+
+The short cuts prove that clauses hold without running them; here stands which ones, so that a clause nobody has thought
+of (or one that is gone) is an error when a monitor is made, not a silence.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from preempt_oracle.trace import wire
+from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.rules import RULES
 from preempt_spec.rules.rule import Clause
 
 Active = Mapping[type, tuple[tuple[str, Clause], ...]]
-Rules = tuple[str, ...]
 
+#: What is counted together: the micro-event, and the clauses that are exercised once each by …
+_TOGETHER: Mapping[str, tuple[type, str]] = {
+    "plain": (mi.Grant, "grant_fits no_second_visit within_budget within_the_stream"),  # a running request's grant
+    "growth": (mi.Grant, "fresh_blocks_were_free enough_were_free"),  # the growth of its table
+    "admitted": (mi.Grant, "nobody_overtaken gates_open no_more_than_resident"),  # an admission, apart from both above
+    "sized": (mi.Grant, "never_started"),  # an admission, where the scheduler refuses what cannot fit
+    "demoted": (ev.Demote, "declared_cause done the_right_one was_running"),  # a victim
+    "first": (ev.Demote, "needed"),  # the first victim of its trigger
+    "further": (ev.Demote, "no_further_victim wait_for_the_fence"),  # another one
+    "amid": (ev.Demote, "not_granted_before"),  # a victim behind grants
+    "released": (ev.Release, "one_release_each"),  # its release
+    "returned": (ev.Release, "release_is_whole released_once"),  # … if its blocks were read
+    "zeroed": (ev.Release, "computed_is_zero"),  # … per figure of its that was read
+    "requeued": (ev.Requeue, "was_out"),  # its requeue
+    "placed": (ev.Requeue, "at_its_place"),  # … if the index was read
+    "remembered": (ev.Requeue, "nothing_forgotten"),  # … if the length was read
+    "grants": (mi.Close, "reads_own_prefix"),  # the end of the step, per grant
+    "entered": (mi.Close, "no_unexplained_skip"),  # the end of the step, per request that ran when it began
+    "moves": (mi.Close, "moves"),  # the end of the step, if anybody lives
+    "step": (mi.Close, "step_returned"),  # the end of the step
+    "told": (mi.Close, "sent_adds_up"),  # the end of the step, per table that grew and was sent
+    "free": (mi.Close, "free_count_agrees"),  # … if the engine's free count was read
+    "held": (mi.Close, "waiting_holds_nothing"),  # … if held was read, per waiting request
+    "refs": (mi.Close, "references_agree"),  # … if reference counts were read
+    "queues": (mi.Close, "queues_partition queues_in_order queues_in_order"),  # … if both queues were read
+    "announced": (mi.Close, "resumed_are_told"),  # … if somebody resumed or was announced
+    "known": (mi.Close, "resumed_whole"),  # … per announcement with a length
+    "victims": (mi.Close, "in_no_map"),  # … per victim
+    "reset": (mi.Close, "victim_holds_nothing"),  # … per victim that waits, if held was read
+    "places": (mi.Close, "stays_at_its_place"),  # … per requeued victim, if the waiting queue was read
+    "finished": (ev.Finish, "release_is_whole released_once"),  # the end of a request whose blocks were read
+}
+#: Clauses that are not exercised where a short cut is taken.
+_SILENT = (
+    "not_granted_again",
+    "granted_nothing",
+    "no_blocks_without_a_grant",
+    "not_left_to_starve",
+    "out_of_every_queue",
+    "free_list_agrees",
+    "published_is_written",
+)
 #: Clauses that go over every grant at the end of a step: replaced by their counts where columns prove them.
 _HEAVY = ("no_unexplained_skip", "not_left_to_starve", "reads_own_prefix", "moves")
+#: Clauses of a finish that are always run.
+_ENDING = ("ends_at_its_length",)
 
 
 @frozen
 class Counts:
-    """Rules exercised once each by …"""
+    """Rules that are exercised together, and the clauses that are run even where a short cut is taken."""
 
-    plain: Rules  # a grant of a running request
-    growth: Rules  # the growth of its table
-    grants: Rules  # the end of the step, per grant
-    entered: Rules  # the end of the step, per request that ran when it began
-    moves: Rules  # the end of the step, if anybody lives
-    step: Rules  # the end of the step, moves included
-    told: Rules  # the end of the step, per table that grew and was sent
-    free: Rules  # … if the engine's free count was read
-    held: Rules  # … if memory held outside the running queue was read, per waiting request
-    refs: Rules  # … if reference counts were read
-    queues: Rules  # … if both queues were read
-    announced: Rules  # … if somebody resumed or was announced
-    known: Rules  # … per announcement with a length
-    victims: Rules  # … per victim
-    reset: Rules  # … per victim that waits, if held was read
-    places: Rules  # … per requeued victim, if the waiting queue was read
-    light: Active  # the clauses of Close that are always run
+    rules: Mapping[str, tuple[str, ...]]
+    closing: Active  # at the end of a step whose grants are known to be right
+    ending: Active  # when a request finishes and its blocks are known to be right
+
+
+class Ledger:
+    """How many times each of `Counts.rules` was exercised, in plain integers until somebody asks."""
+
+    __slots__ = tuple(_TOGETHER)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> int: ...
+        def __setattr__(self, name: str, value: int) -> None: ...
+
+    def __init__(self) -> None:
+        """All zero."""
+        for name in _TOGETHER:
+            setattr(self, name, 0)
+
+    def flush(self, counts: Counts, into: Counter[str]) -> None:
+        """Add everything to the exercise counts."""
+        for name, rules in counts.rules.items():
+            if n := getattr(self, name):
+                for rule in rules:
+                    into[rule] += n
+                setattr(self, name, 0)
 
 
 def counts(active: Active) -> Counts:
-    """The counts for a set of active clauses. KeyError if a clause named here is gone from the specification."""
-    known = {clause.__name__ for r in RULES.values() for _, _, clause in r.clauses}
-    rule_of: dict[tuple[type, str], str] = {
-        (micro, clause.__name__): rule for micro in (mi.Grant, mi.Close) for rule, clause in active.get(micro, ())
-    }
+    """The counts for a set of active clauses. KeyError if they and the specification's clauses differ."""
+    _same_clauses()
 
-    def pick(micro: type, *names: str) -> Rules:
-        for name in names:
-            if name not in known:
-                raise KeyError(name)
-        return tuple(rule_of[micro, name] for name in names if (micro, name) in rule_of)
+    def pick(micro: type, names: str) -> tuple[str, ...]:
+        return tuple(rule for name in names.split() for rule, c in active.get(micro, ()) if c.__name__ == name)
 
-    for name in _HEAVY:
-        pick(mi.Close, name)
     return Counts(
-        plain=pick(mi.Grant, "grant_fits", "no_second_visit", "within_budget", "within_the_stream"),
-        growth=pick(mi.Grant, "fresh_blocks_were_free", "enough_were_free"),
-        grants=pick(mi.Close, "reads_own_prefix"),
-        entered=pick(mi.Close, "no_unexplained_skip"),
-        moves=pick(mi.Close, "moves"),
-        step=pick(mi.Close, "moves", "step_returned"),
-        told=pick(mi.Close, "sent_adds_up"),
-        free=pick(mi.Close, "free_count_agrees"),
-        held=pick(mi.Close, "waiting_holds_nothing"),
-        refs=pick(mi.Close, "references_agree"),
-        # queues_in_order compares two queues, and counts each.
-        queues=pick(mi.Close, "queues_partition", "queues_in_order", "queues_in_order"),
-        announced=pick(mi.Close, "resumed_are_told"),
-        known=pick(mi.Close, "resumed_whole"),
-        victims=pick(mi.Close, "in_no_map"),
-        reset=pick(mi.Close, "victim_holds_nothing"),
-        places=pick(mi.Close, "stays_at_its_place"),
-        light={mi.Close: tuple((r, c) for r, c in active.get(mi.Close, ()) if c.__name__ not in _HEAVY)},
+        rules={field: pick(micro, names) for field, (micro, names) in _TOGETHER.items()},
+        closing={mi.Close: tuple((r, c) for r, c in active.get(mi.Close, ()) if c.__name__ not in _HEAVY)},
+        ending={wire.Finish: tuple((r, c) for r, c in active.get(ev.Finish, ()) if c.__name__ in _ENDING)},
     )
+
+
+@cache
+def _same_clauses() -> None:
+    there = {(micro, c.__name__) for r in RULES.values() for micro, _, c in r.clauses}
+    named = {(micro, name) for micro, names in _TOGETHER.values() for name in names.split()}
+    named |= {(micro, name) for micro, name in there if name in (*_SILENT, *_ENDING)}
+    judged = {micro for micro, _ in _TOGETHER.values()}
+    if wrong := named ^ {(micro, name) for micro, name in there if micro in judged}:
+        raise KeyError(f"clauses and short cuts differ: {sorted((m.__name__, n) for m, n in wrong)}")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from preempt_oracle.monitor.shadow import Req
+    from preempt_oracle.monitor.request import Req
 
 
 #: Slots [lo, hi) (token positions) of a block that is page `index` of a writer's table: (tokens, salt, index, lo, hi).
@@ -72,16 +72,35 @@ class Memory:
                 self.nfree -= 1
             owners[b] = owner
 
+    def solitary(self) -> bool:
+        """Whether every block that somebody holds is in one table, once."""
+        return not (self.nshared or self.pins or self.fences)
+
+    def fresh(self, blocks: Sequence[int]) -> bool:
+        """Whether blocks, at least one, may all be handed out, and each stands there once."""
+        if self.pins or self.fences or min(blocks) < self.reserved or max(blocks) >= self.total:
+            return False
+        return not any(map(self.refs.__getitem__, blocks)) and len(set(blocks)) == len(blocks)
+
+    def hand_out(self, blocks: Sequence[int], owner: Req) -> None:
+        """Blocks that are `fresh` join `owner`'s table."""
+        refs, owners = self.refs, self.owner
+        for b in blocks:
+            refs[b] = 1
+            owners[b] = owner
+        self.nfree -= len(blocks)
+
     def give_all(self, blocks: Sequence[int], owner: Req) -> None:
         """Blocks leave `owner`'s table."""
         refs, owners = self.refs, self.owner
-        plain = not (self.pins or self.fences or self.nshared)
-        for b in blocks:
-            if plain and refs[b] == 1 and b >= self.reserved:
+        if self.solitary() and blocks and min(blocks) >= self.reserved:
+            for b in blocks:
                 refs[b] = 0
-                self.nfree += 1
-            else:
-                self.give(b)
+                owners[b] = None
+            self.nfree += len(blocks)
+            return
+        for b in blocks:
+            self.give(b)
             if owners[b] is owner:
                 owners[b] = None
 
@@ -140,6 +159,12 @@ class Memory:
             self.under.pop(b, None)
         self.top[b] = (r.tokens, r.salt, index, lo, hi)
         return self.refs[b] > 1
+
+    def fill(self, b: int, r: Req, index: int, lo: int, hi: int) -> None:
+        """All slots of a block that one table names are written, as page `index`."""
+        self.top[b] = (r.tokens, r.salt, index, lo, hi)
+        if b in self.under:
+            del self.under[b]
 
     def _prune(self, b: int) -> None:
         """Drop older runs of which no slot counts any more."""

@@ -29,11 +29,17 @@ class Monitor:
                 raise Malformed("groups.kind", f"{group.kind} groups are not judged by this version")
         self.shadow = Shadow(header, policy)
         self.active = clauses(header.observes)
-        self.exercised: Counter[str] = Counter()
+        self._exercised: Counter[str] = Counter()
         self.violations: list[Violation] = []
         self.steps = 0
         self.grants = 0
-        self._cohort = Cohort(self.shadow, self.active, self.exercised)
+        self._cohort = Cohort(self.shadow, self.active, self._exercised)
+
+    @property
+    def exercised(self) -> Counter[str]:
+        """How often each rule was put to the test so far."""
+        self._cohort.flush()
+        return self._exercised
 
     def feed(self, event: wire.Event) -> list[Violation]:
         """Judge and apply one event. Returns its violations: all of the first micro-event that has any."""
@@ -46,6 +52,8 @@ class Monitor:
             broken = self._cohort.step(event)
         elif type(event) is wire.Deliver:
             broken = self._cohort.deliver(event)
+        elif type(event) is wire.Finish:
+            broken = self._cohort.finish(event)
         if broken is None:
             broken = self._slowly(event)
         self.violations = broken
@@ -57,7 +65,7 @@ class Monitor:
             s.melt_all()
         for m in mi.expand(to_spec(event), len(s.memory)):
             admissible(s, m)
-            broken = judge(s, m, self.active, self.exercised)
+            broken = judge(s, m, self.active, self._exercised)
             if broken:
                 return broken
             change(s, m)

@@ -7,150 +7,15 @@ Running requests that decode steadily are not touched one by one. They form a co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from preempt_oracle.monitor.columns import Columns
 from preempt_oracle.monitor.memory import Memory
+from preempt_oracle.monitor.plan import Flight, Plan
+from preempt_oracle.monitor.request import Req
 from preempt_spec.events import DEVICE, Header, Limits
 from preempt_spec.policies.policy import Policy
 from preempt_spec.view import Place
-
-
-class Req:
-    """A live request: see `RequestView`."""
-
-    __slots__ = (
-        "_peak", "arrival", "base", "due", "id", "incarnation", "max_tokens", "noted", "place", "plain", "preempted",
-        "priority", "prompt", "salt", "sent", "shadow", "steady", "suspect", "tables", "tokens",
-    )  # fmt: skip
-
-    def __init__(self, shadow: Shadow, id: str, prompt: Sequence[int], groups: int) -> None:
-        self.shadow, self.id, self.prompt, self.tokens = shadow, id, len(prompt), list(prompt)
-        self.max_tokens = self.priority = self.arrival = self.incarnation = 0
-        self.salt = ""
-        self.place = Place.WAITING
-        self.base = self._peak = self.noted = 0  # noted: positions whose KV writes are recorded in memory
-        self.due = -1  # the clock at which its table must have grown
-        self.steady = self.preempted = self.suspect = False
-        self.plain = True  # its next slot is nobody else's
-        self.tables: list[list[int]] = [[] for _ in range(groups)]
-        self.sent: list[list[int]] = [[] for _ in range(groups)]
-
-    @property
-    def computed(self) -> int:
-        """Tokens whose KV is resident."""
-        return self.base + self.shadow.clock if self.steady else self.base
-
-    @property
-    def peak(self) -> int:
-        """High-water mark of computed tokens before this step. A steady request is always at it."""
-        return max(self._peak, self.computed - self.shadow.ticked) if self.steady else self._peak
-
-    def set_peak(self, tokens: int) -> None:
-        """Raise the high-water mark."""
-        if tokens > self._peak:
-            self._peak = tokens
-
-
-class Granted(Mapping[str, tuple[int, int]]):
-    """The standing grants of a step: those entered one by one, and [0, upto) of its parallel arrays, read on demand."""
-
-    __slots__ = ("byhand", "ids", "merged", "start", "tokens", "upto")
-
-    def __init__(self) -> None:
-        self.byhand: dict[str, tuple[int, int]] = {}
-        self.ids: Sequence[str] = ()
-        self.tokens: Sequence[int] = ()
-        self.start: Sequence[int] = ()
-        self.merged = self.upto = 0
-
-    def _all(self) -> dict[str, tuple[int, int]]:
-        a, b = self.merged, self.upto
-        if a < b:
-            grants = zip(self.start[a:b], self.tokens[a:b], strict=True)
-            self.byhand.update(zip(self.ids[a:b], grants, strict=True))
-            self.merged = b
-        return self.byhand
-
-    def enter(self, request: str, start: int, tokens: int) -> None:
-        """One more grant, by hand: behind all of the arrays that were looked at."""
-        self._all()[request] = (start, tokens)
-
-    def __getitem__(self, request: str) -> tuple[int, int]:
-        if request in self.byhand:
-            return self.byhand[request]
-        try:
-            i = self.ids.index(request, self.merged, self.upto)
-        except ValueError:
-            raise KeyError(request) from None
-        return self.start[i], self.tokens[i]
-
-    def __contains__(self, request: object) -> bool:
-        return request in self.byhand or request in self.ids[self.merged : self.upto]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
-
-    def __len__(self) -> int:
-        return self.upto - self.merged + len(self.byhand)
-
-
-class Plan:
-    """The step being planned: see `PlanView`."""
-
-    __slots__ = (
-        "admitted", "demoted", "entered", "fenced", "frame", "granted", "pending", "published", "requeued",
-        "self_preempted", "served", "skipped", "spent", "spent_running",
-    )  # fmt: skip
-
-    def __init__(self, frame: int, entered: Sequence[str]) -> None:
-        self.frame, self.entered = frame, entered
-        self.granted = Granted()
-        self.pending: dict[str, tuple[int, int]] = {}
-        self.spent = self.spent_running = 0
-        self.admitted: list[str] = []
-        self.demoted: list[str] = []
-        self.requeued: list[str] = []
-        self.skipped: dict[str, str] = {}
-        self.served: tuple[str, ...] = ()
-        self.fenced = self.self_preempted = False
-        self.published: list[tuple[int, int]] = []
-
-
-class Flight(Mapping[str, bool]):
-    """A frame in flight. `ends` None: every request of it reached the end of its known tokens.
-
-    `streams` (token lists in the order of `ids`) and `loose` (those outside the cohort) serve the fast delivery; they
-    are good as long as nobody was forgotten since (`epoch`).
-    """
-
-    __slots__ = ("ends", "epoch", "ids", "loose", "streams")
-
-    def __init__(
-        self,
-        ids: Sequence[str],
-        ends: dict[str, bool] | None,
-        streams: Sequence[list[int]] = (),
-        loose: Sequence[str] = (),
-        epoch: int = -1,
-    ) -> None:
-        self.ids, self.ends, self.streams, self.loose, self.epoch = ids, ends, streams, loose, epoch
-
-    def _all(self) -> dict[str, bool]:
-        if self.ends is None:
-            self.ends = dict.fromkeys(self.ids, True)
-        return self.ends
-
-    def __getitem__(self, request: str) -> bool:
-        return self._all()[request]
-
-    def __contains__(self, request: object) -> bool:
-        return request in self._all()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class Shadow:
@@ -175,13 +40,15 @@ class Shadow:
         self.plan = Plan(-1, ())
         self.clock = 0
         self.ticked = 0  # 1 between a fast step's dispatch and its close: computed tokens are ahead of the marks
-        self.calendar: dict[int, set[str]] = {}  # clock -> steady requests whose tables must grow by then
+        self.calendar: dict[int, list[Req]] = {}  # clock -> requests whose tables must grow by then, if `due` still is
         self.rows: list[Req] = []  # the running queue as objects
-        self.epoch = 0  # how many requests were forgotten
+        self.columns = Columns()  # unless stale: of all steady rows, and these come first in the queue
+        self.stale = False
+        self.melted = 0  # how many times a running request was taken out of the cohort
         self.odd = False  # somebody may stand in running and in waiting: no short cut applies any more
+        self.epoch = 0  # how many requests were forgotten
         self.preemptions = 0
         self.resumes = 0
-        self.stale = True  # what the cohort derived from `rows` must be derived anew
 
     # -- the View -----------------------------------------------------------------------------------------------------
 
@@ -303,35 +170,36 @@ class Shadow:
 
     def settle(self, r: Req) -> None:
         """Note the KV writes of a steady request up to now."""
-        now, noted = r.base + self.clock, r.noted
-        if now > noted and self.tracks:
-            m = self.memory[0]
-            i = noted // m.page
-            if now <= (i + 1) * m.page:  # within one page, nearly always
-                b = r.tables[0][i]
-                if m.write(b, r, i, noted, now):
-                    self._disturb(r, 0, b)
-            else:
-                self.write(r, noted, now)
+        now = r.base + self.clock
+        self.write(r, r.noted, now)
         r.noted = now
 
     def melt(self, r: Req) -> None:
         """Take a request out of the cohort."""
         if r.steady:
-            self.settle(r)
-            now = r.computed
-            r.set_peak(now - self.ticked)
-            if (due := self.calendar.get(r.due)) is not None:
-                due.discard(r.id)
-            r.steady = False
-            r.base = now
-            self.stale = True
+            if not self.stale:
+                last = len(self.columns.ids) - 1
+                if self.rows[last] is r:
+                    self.columns.drop(last)
+                else:
+                    self.stale = True
+            self.melted += 1
+            self._thaw(r)
+
+    def _thaw(self, r: Req) -> None:
+        self.settle(r)
+        now = r.base + self.clock
+        r.set_peak(now - self.ticked)
+        r.steady = False
+        r.base = now
 
     def melt_all(self) -> None:
         """Everybody on plain numbers."""
         for r in self.rows:
-            self.melt(r)
+            if r.steady:
+                self._thaw(r)
         self.calendar.clear()
+        self.stale = True
 
     def join(self, r: Req) -> None:
         """Into the cohort: it runs, one token ahead of its KV, in slots of its own."""
@@ -339,26 +207,65 @@ class Shadow:
         r.base -= self.clock
         r.steady = True
         self.schedule_growth(r)
-        self.stale = True
+        if not self.stale:
+            if self.rows[len(self.columns.ids)] is r:
+                self.columns.add(r.id, r.tokens, r.base + self.clock)
+            else:
+                self.stale = True
+
+    def leave(self, r: Req) -> None:
+        """Out of the running queue."""
+        rows, columns = self.rows, self.columns
+        while r.place is Place.RUNNING or self.odd:
+            try:
+                i = rows.index(r)
+            except ValueError:
+                break
+            del rows[i], self.running[i]
+            if i < len(columns.ids):
+                columns.drop(i)
+            if not self.odd:
+                break  # it stood there once
+        if r.steady:
+            self._thaw(r)
+
+    def derive(self) -> None:
+        """Make the columns anew. Who runs behind somebody outside the cohort cannot be in it."""
+        columns = self.columns = Columns()
+        for i, r in enumerate(self.rows):
+            if r.steady and len(columns.ids) == i:
+                columns.add(r.id, r.tokens, r.base + self.clock)
+            elif r.steady:
+                self._thaw(r)
+        self.stale = False
+
+    def tick(self, frame: int, flight: Flight | None) -> None:
+        """The frame leaves: every member of the cohort is one token further."""
+        self.calendar.pop(self.clock, None)
+        self.clock += 1
+        if flight is not None:
+            self.frames[frame] = flight
 
     def schedule_growth(self, r: Req) -> None:
         """Note the clock at which the table is full."""
         at = r.due = len(r.tables[0]) * self.pages[0] - r.base
         if (due := self.calendar.get(at)) is not None:
-            due.add(r.id)
+            due.append(r)
         else:
-            self.calendar[at] = {r.id}
+            self.calendar[at] = [r]
 
     def write(self, r: Req, start: int, end: int) -> None:
         """KV of positions [start, end) is written for r's prefix."""
         if not self.tracks:
             return
         for g, m in enumerate(self.memory):
-            page, table = m.page, r.tables[g]
+            page, table, refs = m.page, r.tables[g], m.refs
             first = start // page
             for i, b in enumerate(table[first : -(-end // page)], first):
                 lo, hi = i * page, (i + 1) * page
-                if m.write(b, r, i, start if start > lo else lo, end if end < hi else hi):
+                if start <= lo and hi <= end and refs[b] == 1:
+                    m.fill(b, r, i, lo, hi)
+                elif m.write(b, r, i, max(start, lo), min(end, hi)):
                     self._disturb(r, g, b)
 
     def _disturb(self, r: Req, g: int, b: int) -> None:

@@ -8,7 +8,7 @@ brings one token each, and tuples of a fixed length are decoded twice as fast.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -59,7 +59,7 @@ class LineDecoder:
     def decode(self, raw: bytes) -> wire.Line:
         """One line. Raises what `wire.DECODER` raises."""
         try:
-            line = _DECODER.decode(raw)
+            line: Any = _DECODER.decode(raw)  # a cast would cost as much as a field
             if type(line) is _Deliver:
                 ids = self._ids
                 if line.requests != ids[0]:
@@ -78,7 +78,8 @@ class LineDecoder:
                         line.drafts, line.acts, line.reason, line.observed,
                     )  # fmt: skip
             else:
-                return cast(wire.Line, line)
+                whole: wire.Line = line
+                return whole
         except msgspec.MsgspecError:
             pass  # of a part it says where in the part; the whole line says it whole
         return wire.DECODER.decode(raw)

@@ -18,7 +18,7 @@ from backports.zstd import ZstdDecompressor, ZstdError
 
 from .errors import Fault
 
-CHUNK: Final = 1 << 18  # bytes read, and bytes unpacked, at a time
+CHUNK: Final = 1 << 16  # bytes read, and bytes unpacked, at a time: as much as stays in a core's cache
 LINE_LIMIT: Final = 64 << 20  # bytes
 
 _GZIP: Final = b"\x1f\x8b"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.monitor.cohort import Cohort
-from preempt_oracle.monitor.shadow import Flight
+from preempt_oracle.monitor.plan import Flight
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_wire
 from preempt_oracle.trace.errors import Fault

@@ -1,0 +1,94 @@
+"""Plain preemptions, admissions and finishes: what is just as the policy has it is proved at a glance, then counted.
+
+Each method answers whether it proved and applied what it was given; if not, nothing has happened, and the clauses say
+whether anything is wrong. What the policy leaves to choose is asked of the policy's own functions.
+"""
+
+from __future__ import annotations
+
+from preempt_oracle.monitor.change import demote, enter, give_back, requeue
+from preempt_oracle.monitor.counts import Ledger
+from preempt_oracle.monitor.shadow import Shadow
+from preempt_oracle.trace import wire
+from preempt_spec.policies.functions import blocks_for, need, oversize, requeue_at, supply, victim
+from preempt_spec.policies.policy import AfterPreemption, Oversize
+from preempt_spec.view import Place
+
+
+class Plain:
+    """Proofs over one shadow, of one group."""
+
+    def __init__(self, shadow: Shadow, ledger: Ledger) -> None:
+        self.s, self.n = shadow, ledger
+        self._closed = shadow.policy.after_preemption is AfterPreemption.CLOSED
+        self._sized = shadow.policy.oversize is Oversize.SCHEDULER
+
+    def returned(self, request: str, blocks: tuple[tuple[int, ...], ...]) -> bool:
+        """Whether these are the blocks it owns, each of them its own alone."""
+        s = self.s
+        return s.memory[0].solitary() and blocks == (tuple(s.requests[request].tables[0]),)
+
+    def preemption(self, out: wire.Demote, back: wire.Release, again: wire.Requeue) -> bool:
+        """A victim of growth: preempted, released and requeued in one go."""
+        s, n, plan, name = self.s, self.n, self.s.plan, out.request
+        r, who = s.requests.get(name), out.beneficiaries
+        if r is None or r.place is not Place.RUNNING or len(who) != 1 or name != back.request or name != again.request:
+            return False
+        grower = s.requests.get(who[0])
+        if grower is None or grower.place is not Place.RUNNING or out.cause != "growth":
+            return False
+        if out.cause not in s.policy.causes or plan.fenced or back.until is not None or back.computed or back.drafts:
+            return False
+        if not r.tables[0] or not (back.blocks is None or self.returned(name, back.blocks)):
+            return False
+        if victim(s, who[0]) != name or need(s, who[0]) <= supply(s):
+            return False
+        granted = plan.granted
+        if name in granted or (again.known is not None and again.known != len(r.tokens)):
+            return False
+        if again.index is not None and again.index != requeue_at(s, name):
+            return False
+        n.demoted += 1
+        if plan.served == who:
+            n.further += 1
+        else:
+            n.first += 1
+        n.amid += bool(granted or plan.pending)
+        n.released += 1
+        n.returned += back.blocks is not None
+        n.zeroed += (back.computed is not None) + (back.drafts is not None)
+        n.requeued += 1
+        n.remembered += again.known is not None
+        n.placed += again.index is not None
+        demote(s, out)
+        give_back(s, back)
+        requeue(s, again)
+        return True
+
+    def admission(self, request: str, tokens: int, blocks: tuple[int, ...]) -> bool:
+        """The first that waits is admitted from its first token on, with blocks of its own."""
+        s, n, plan, m, limits = self.s, self.n, self.s.plan, self.s.memory[0], self.s.limits
+        r = s.requests.get(request)
+        if r is None or r.place is not Place.WAITING or s.odd or s.waiting[0] != request or r.tables[0]:
+            return False
+        if plan.skipped or request in plan.demoted or (self._closed and plan.demoted):
+            return False
+        known = len(r.tokens)
+        if not 0 < tokens <= min(known, len(blocks) * m.page, limits.budget - plan.spent):
+            return False
+        if len(s.running) >= limits.max_running or (tokens < known and not limits.chunked):
+            return False
+        lack = blocks_for(known, m.page) if limits.whole_fit else len(blocks)
+        if lack + (limits.watermark if s.running else 0) > m.nfree or not m.fresh(blocks):
+            return False
+        if self._sized and oversize(s, r):
+            return False
+        n.plain += 1
+        n.growth += 1
+        n.admitted += 1
+        n.sized += self._sized
+        r.split()
+        m.hand_out(blocks, r)
+        r.tables[0].extend(blocks)
+        enter(s, r, 0, tokens)
+        return True

@@ -1,0 +1,160 @@
+"""Streams around which the monitor once differed from the pure system, found by the search and written down by hand.
+
+Most need an engine that shows little: the rule that would end the run at the first oddity cannot be observed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from preempt_oracle.monitor import Monitor
+from preempt_oracle.trace.convert import to_wire
+from preempt_spec import events as ev
+from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.reference import OBSERVES
+from preempt_spec.state import initial
+from preempt_spec.system import clauses, run
+
+POLICY = PROFILES["vllm-fcfs"].contract
+
+
+def step(frame: int, *grants: tuple[str, int, int, tuple[int, ...]], acts: tuple[ev.Act, ...] = ()) -> ev.Step:
+    """Grants (request, start, tokens, new blocks)."""
+    return ev.Step(
+        frame,
+        tuple(r for r, _, _, _ in grants),
+        tuple(n for _, _, n, _ in grants),
+        tuple(start for _, start, _, _ in grants),
+        tuple(ev.Delta(r, 0, b) for r, _, _, b in grants if b),
+        acts=acts,
+    )
+
+
+def token(frame: int, *requests: str) -> ev.Deliver:
+    return ev.Deliver(frame, requests, ((7,),) * len(requests))
+
+
+def two_decode(page: int) -> tuple[ev.Event, ...]:
+    """a and b run steadily, five tokens computed each, in blocks 0 … of a and 8 … of b."""
+    blocks = -(-3 // page)
+    events: list[ev.Event] = [ev.Arrive("a", (1, 2, 3), 9), ev.Arrive("b", (4, 5, 6), 9, 0, 1)]
+    events += [
+        step(0, ("a", 0, 3, tuple(range(blocks))), ("b", 0, 3, tuple(range(8, 8 + blocks)))),
+        token(0, "a", "b"),
+    ]
+    for n in (3, 4):
+        new = (n // page,) if n % page == 0 else ()
+        events += [step(n - 2, ("a", n, 1, new), ("b", n, 1, tuple(b + 8 for b in new))), token(n - 2, "a", "b")]
+    return tuple(events)
+
+
+STREAMS = {
+    "a prefill passes a slot over": (
+        2,
+        set(),
+        (
+            ev.Arrive("a", tuple(range(8)), 2),
+            step(0, ("a", 0, 3, (0, 1))),
+            ev.Deliver(0),
+            step(1, ("a", 4, 2, (2,))),
+        ),
+    ),
+    "a prefill has no slot for all of it": (
+        1,
+        {"counts"},
+        (
+            ev.Arrive("a", tuple(range(8)), 2),
+            step(0, ("a", 0, 4, (0, 1, 2, 3))),
+            ev.Deliver(0),
+            step(1, ("a", 4, 4, (4, 5, 6))),
+        ),
+    ),
+    "a running request is requeued and granted": (
+        2,
+        {"demote"},
+        (*two_decode(2), step(3, ("a", 5, 1, ()), ("b", 5, 1, ()), acts=(ev.Requeue("b", 0, "waiting", 0),))),
+    ),
+    "a request runs and waits": (
+        2,
+        {"demote"},
+        (
+            *two_decode(2),
+            step(3, ("a", 5, 1, ()), acts=(ev.Requeue("b", 1, "waiting", 0),)),
+            token(3, "a"),
+            step(4, ("a", 6, 1, (3,)), ("b", 5, 1, ())),
+        ),
+    ),
+    "a request is requeued twice": (
+        2,
+        {"demote"},
+        (
+            *two_decode(2),
+            step(
+                3,
+                ("a", 5, 1, ()),
+                acts=(ev.Demote("b", 0), ev.Release("b"), ev.Requeue("b", 0), ev.Requeue("b", 0)),
+            ),
+            token(3, "a"),
+            step(4, ("a", 6, 1, (3,)), ("b", 0, 6, (8, 9, 10))),
+        ),
+    ),
+    "a request in limbo is granted": (
+        2,
+        {"demote", "queues"},
+        (
+            *two_decode(2),
+            step(3, ("a", 5, 1, ()), acts=(ev.Demote("b", 0), ev.Release("b"))),
+            token(3, "a"),
+            step(4, ("a", 6, 1, (3,)), ("b", 0, 6, (8, 9, 10))),
+        ),
+    ),
+    "a victim that was lost": (
+        2,
+        set(),
+        (*two_decode(2), step(3, ("a", 5, 1, ()), acts=(ev.Demote("b", 0), ev.Release("b")))),
+    ),
+    "a block stands twice in a table": (
+        1,
+        {"counts"},
+        (*two_decode(1), step(3, ("a", 5, 1, (4,)), ("b", 5, 1, (13,)))),
+    ),
+    "a block that is written is given to another": (
+        4,
+        {"counts"},
+        (
+            *two_decode(4),
+            ev.Arrive("c", (9,), 3, 0, 2),
+            step(3, ("a", 5, 1, ()), ("b", 5, 1, ()), ("c", 0, 1, (1,))),
+        ),
+    ),
+    "somebody publishes what is not its own": (
+        2,
+        {"publish"},
+        (*two_decode(2), step(3, ("a", 5, 1, ()), ("b", 5, 1, ()), acts=(ev.Publish("a", (8,), 2),))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_equal_now(name: str):
+    page, hidden, events = STREAMS[name]
+    header = ev.Header(
+        "test",
+        "",
+        "vllm-fcfs",
+        ev.Limits(4, 16, 12),
+        (ev.Group("full", "full", page),),
+        (ev.Pool(ev.DEVICE, 0, 16),),
+        OBSERVES - {"sent"} - hidden,  # what the worker was told is no matter here
+    )
+    state, monitor = initial(header, POLICY), Monitor(header, POLICY)
+    for event in events:
+        before = Counter(monitor.exercised)
+        outcome = run(state, event, clauses(header.observes))
+        assert sorted(map(str, monitor.feed(to_wire(event)))) == sorted(map(str, outcome.violations)), event
+        assert monitor.exercised - before == Counter(outcome.exercised), event
+        state = outcome.state
+        if outcome.violations:
+            assert event is events[-1], outcome.violations  # the stream is there for its last event
