@@ -43,7 +43,7 @@ class Mixed:
         self._victims: set[str] = set()
         self._melted = 0
         self._full: set[str] | None = None  # of whom the worker was told in full; None: not just of what was given
-        self._told: list[tuple[Req, int]] = []  # who was told so already, and how many blocks
+        self._told: list[tuple[Req, int]] = []  # who was told so already, and how many blocks it had before
 
     def step(self, e: wire.Step, start: tuple[int, ...]) -> list[Violation] | None:
         """Judge and apply a step; None if its grants do not begin with the cohort as it stands at `start`."""
@@ -126,7 +126,7 @@ class Mixed:
             if not at and not hit and blocks and self.plain.admission(r, e.tokens[i], blocks):
                 if self._full is not None and r in self._full:
                     s.requests[r].apart = None
-                    self._told.append((s.requests[r], len(blocks)))
+                    self._told.append((s.requests[r], 0))
                 continue
             grant = mi.Grant(r, e.tokens[i], at, (blocks,), hit)
             if broken := self._judge(grant):
@@ -173,7 +173,7 @@ class Mixed:
         for r, blocks in grown.items():
             self._grown.pop(r.id, None)
             if r.apart is None and full is not None and r.id not in full:
-                told.append((r, len(blocks)))
+                told.append((r, len(r.tables[0])))
             else:
                 r.split()
         grow(self.s, grown)
@@ -268,8 +268,8 @@ class Mixed:
 
     def _untell(self) -> None:
         """Not everything that was sent is what was given: the clauses will look at what was sent before this step."""
-        for r, new in self._told:
-            r.apart = [r.tables[0][:-new]]
+        for r, before in self._told:
+            r.apart = [r.tables[0][:before]]
 
     def _disturbed(self, e: wire.Step, melted: int) -> list[Req]:
         s = self.s
@@ -279,6 +279,8 @@ class Mixed:
         """Close the step. `certain`: the heavy clauses hold, and are only counted."""
         s, plan, n = self.s, self.s.plan, self.n
         told = len(self._told) == len(e.sent) == len(e.blocks) and self._full == {*plan.admitted}
+        # An act may have changed a table behind what was told of it.
+        told = told and all(r.apart is None for r, _ in self._told)
         if not told:
             self._untell()
         if certain and not self._grown and self.books.agree(e, told):
