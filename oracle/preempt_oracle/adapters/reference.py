@@ -8,25 +8,12 @@ import msgspec
 
 from preempt_oracle.engines.child import Command, Engine, Refused, Reply
 from preempt_oracle.trace.convert import to_wire
+from preempt_properties.workload import CAPABILITIES
 from preempt_spec import SPEC_VERSION
 from preempt_spec import events as ev
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import OBSERVES, Reference
 
-#: All that a workload may ask for; whether oversized requests are its business depends on the policy.
-CAPABILITIES = (
-    "abort",
-    "caching",
-    "chunked",
-    "long_prefill",
-    "priority",
-    "reuse",
-    "salt",
-    "small_budget",
-    "unchunked",
-    "watermark",
-    "whole_fit",
-)
 _LIMITS = ("max_running", "budget", "max_length", "long_prefill", "chunked", "caching", "whole_fit", "watermark")
 
 
@@ -53,7 +40,7 @@ class ReferenceEngine(Engine):
             OBSERVES,
         )
         self.reference = self.scheduler(header, profile.contract)
-        return {**_plain(to_wire(header)), "capabilities": list(CAPABILITIES)}
+        return {**_plain(to_wire(header)), "capabilities": sorted(CAPABILITIES)}
 
     def add(self, cmd: Command) -> Reply:
         """A request arrives, or is refused."""

@@ -170,7 +170,7 @@ class Mixed:
 
     def _grow(self, grown: Grown) -> None:
         full, told = self._full, self._told
-        for r, blocks in grown.items():
+        for r in grown:
             self._grown.pop(r.id, None)
             if r.apart is None and full is not None and r.id not in full:
                 told.append((r, len(r.tables[0])))
