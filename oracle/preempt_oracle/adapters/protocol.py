@@ -106,8 +106,8 @@ class Session:
         """A frame's sampled tokens. Returns the delivery and the finishes it caused."""
         reply = self._ask("deliver", frame=frame, requests=list(requests), tokens=[list(t) for t in tokens])
         ended = reply.pop("finished", [])
-        if not isinstance(ended, list):
-            raise HarnessError(f"{self.transport.name}: finished: expected a list")
+        if not isinstance(ended, list) or not all(isinstance(e, dict) for e in ended):
+            raise HarnessError(f"{self.transport.name}: finished: expected a list of objects")
         event = self._typed("deliver", reply)
         if isinstance(event, Refused):
             raise HarnessError(f"{self.transport.name}: refused a delivery: {event.reason}")
