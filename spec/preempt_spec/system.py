@@ -17,7 +17,7 @@ from preempt_spec.rules import RULES, Violation
 from preempt_spec.rules.rule import Clause
 from preempt_spec.state import State
 from preempt_spec.transition import apply_micro
-from preempt_spec.view import View
+from preempt_spec.view import Place, View
 
 
 class Malformed(Exception):
@@ -162,6 +162,10 @@ def _close_makes_sense(s: View, step: ev.Step) -> None:
         _live(s, "hits or drafts", hit.request)
     for back in step.resumed:
         _live(s, "resumed", back.request)
+    for victim in s.plan.demoted if step.observed.waiting else ():
+        # Not the engine's fault: it has the victim in its queue, and nobody told when it came there.
+        if victim in live and s.request(victim).place is Place.LIMBO and victim in (step.observed.waiting or ()):
+            raise Malformed("acts", f"{victim} was preempted and waits again; no requeue was told")
 
 
 def _ids(s: View, field: str, group: int, blocks: tuple[int, ...]) -> None:

@@ -134,6 +134,15 @@ def test_a_victim_that_never_comes_back_is_in_no_queue():
     assert [v.rule for v in check(s, lost, frozenset({"queues"}))] == ["queue/one-place"]
 
 
+def test_a_requeue_that_nobody_told_of_is_malformed(running: State):
+    """The engine has its victim in the queue; that the adapter did not say so is no fault of the engine."""
+    acts = (ev.Demote("a", 0, "growth", ("a",)), ev.Release("a"))
+    step = ev.Step(1, acts=acts, observed=ev.Observed(running=(), waiting=("a", "w")))
+    with pytest.raises(Malformed) as raised:
+        run(running, step, clauses(frozenset({"queues", "counts"})))
+    assert raised.value.field == "acts"
+
+
 def test_a_published_block_of_somebody_else_holds_no_page(running: State):
     """Without the observations that name the fault, the transition must still be total."""
     s = apply(running, ev.Step(1, acts=(ev.Publish("w", (0,)),)))
