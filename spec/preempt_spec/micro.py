@@ -25,6 +25,7 @@ from preempt_spec.events import (
     Reject,
     Step,
 )
+from preempt_spec.view import Place, View
 
 
 @frozen
@@ -43,6 +44,14 @@ class Grant:
     start: int | None
     blocks: tuple[tuple[int, ...], ...]
     hit: int | None
+
+
+def grant_start(s: View, e: Grant) -> int:
+    """Where a grant begins: as told; else an admission behind its hit, a running request at its computed tokens."""
+    if e.start is not None:
+        return e.start
+    r = s.request(e.request)
+    return (e.hit or 0) if r.place is Place.WAITING else r.computed
 
 
 @frozen

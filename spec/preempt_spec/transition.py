@@ -98,7 +98,7 @@ def _spend(plan: Plan, tokens: int, running: int) -> Plan:
 def _grant(s: State, m: mi.Grant) -> State:
     r = s.requests[m.request]
     admitted = r.place is Place.WAITING
-    start = m.start if m.start is not None else (m.hit or 0) if admitted else r.computed
+    start = mi.grant_start(s, m)
     s = _own(s, m.request, m.blocks)
     plan = evolve(s.plan, granted={**s.plan.granted, m.request: (start, m.tokens)}, served=())
     plan = _spend(plan, m.tokens, 0 if admitted else m.tokens)

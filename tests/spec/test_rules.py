@@ -54,7 +54,7 @@ def test_profiles_name_rules_and_sources(name: str):
     profile = PROFILES[name]
     assert profile.name == profile.contract.name == name
     assert set(profile.core) <= RULES.keys()
-    knobs = {k for k in profile.contract.__attrs_attrs__ if k.name not in ("name", "causes")}
+    knobs = {k for k in profile.contract.__attrs_attrs__ if k.name != "name"}
     assert {k.name for k in knobs} <= profile.sources.keys()
     assert all(profile.sources.values())
     for d in profile.deviations:

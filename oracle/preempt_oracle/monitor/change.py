@@ -138,7 +138,7 @@ def _grant(s: Shadow, m: mi.Grant) -> None:
     r = s.requests[m.request]
     s.melt(r)
     admitted = r.place is Place.WAITING
-    start = m.start if m.start is not None else (m.hit or 0) if admitted else r.base
+    start = mi.grant_start(s, m)
     own(s, r, m.blocks, (m.hit or 0) if admitted else 0)
     enter(s, r, start, m.tokens)
 

@@ -22,6 +22,15 @@ class PreemptsForAnAdmission(KnownBad):
         super()._act(act)
 
 
+class CallsItAReset(KnownBad):
+    """Preempts under pressure and says that the operator did."""
+
+    rule = "victim/trigger"
+
+    def _act(self, act: ev.Act) -> None:
+        super()._act(evolve(act, cause="reset") if isinstance(act, ev.Demote) else act)
+
+
 class PreemptsForNobody(KnownBad):
     """Preempts under pressure and cannot say for whom."""
 

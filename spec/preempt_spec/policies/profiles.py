@@ -108,6 +108,7 @@ VLLM_FCFS = Profile(
         "full_hit": "vLLM v1/core/kv_cache_manager.py, get_computed_blocks(): num_tokens - 1",
         "oversize": "vLLM refuses over-long prompts before the scheduler, and a max_model_len beyond the pool at start",
         "progress": "derived: see policies.functions.patience",
+        "causes": f"{_VLLM}, schedule(): _preempt_request only where allocate_slots() returned None; admission never",
     },
     core=CORE_WITH_WORKER,
 )
@@ -165,6 +166,7 @@ NANO_VLLM = Profile(
         "full_hit": "nano-vllm #211: a hit must leave a token to compute",
         "oversize": "nano-vllm has no check: such requests are outside its contract",
         "progress": "derived: see policies.functions.patience",
+        "causes": "same file, schedule(): preempt() only where can_append() is false",
     },
     core=CORE,
 )
@@ -190,6 +192,7 @@ VIDUR_VLLM = Profile(
         "full_hit": "no prefix cache",
         "oversize": "no check: such requests are outside its contract",
         "progress": "derived: see policies.functions.patience",
+        "causes": "same file: restart() only where _can_allocate_request() is false for a running request",
     },
     core=CORE,
     deviations=(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preempt_spec.events import Deliver, Finish
-from preempt_spec.micro import Grant
+from preempt_spec.micro import Grant, grant_start
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import Place, View
+from preempt_spec.view import View
 
 STREAM = rule(
     "output/stream",
@@ -20,7 +20,7 @@ STREAM = rule(
 def within_the_stream(s: View, e: Grant) -> Iterator[str | None]:
     """A grant reaches no further than the known tokens, and has some."""
     r = s.request(e.request)
-    start = e.start if e.start is not None else (e.hit or 0) if r.place is Place.WAITING else r.computed
+    start = grant_start(s, e)
     if e.tokens < 1:
         yield f"{e.request} is granted {e.tokens} tokens: nothing to sample from"
     elif start + e.tokens > len(r.tokens):

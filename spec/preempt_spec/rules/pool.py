@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preempt_spec.events import Abort, Finish, Plan, Release
-from preempt_spec.micro import Close, Grant
+from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import blocks_for, table_pages
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
@@ -180,16 +180,8 @@ CAPACITY = rule("pool/capacity", Kind.MUST, "A grant fits in the blocks its requ
 def grant_fits(s: View, e: Grant) -> Iterator[str | None]:
     """Every token of the grant has a slot in the table."""
     r = s.request(e.request)
-    start = _start(s, e)
+    start = grant_start(s, e)
     tables = [(*t, *new) for t, new in zip(r.tables, e.blocks, strict=True)]
     room = table_pages(tables, s.pages)
     end = start + e.tokens
     yield None if end <= room else f"{e.request} is granted up to token {end} and owns room for {room}"
-
-
-def _start(s: View, e: Grant) -> int:
-    """Where a grant begins: as told; else behind the hit; else at the computed tokens."""
-    if e.start is not None:
-        return e.start
-    r = s.request(e.request)
-    return (e.hit or 0) if r.place is Place.WAITING else r.computed

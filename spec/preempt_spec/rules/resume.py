@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preempt_spec.events import Publish
-from preempt_spec.micro import Close, Grant
+from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import hit_limit
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
@@ -67,7 +67,7 @@ def no_more_than_resident(s: View, e: Grant) -> Iterator[str | None]:
     """An admission starts where resident KV of its own prefix ends, or earlier."""
     if s.request(e.request).place is not Place.WAITING:
         return
-    start = e.start if e.start is not None else e.hit or 0
+    start = grant_start(s, e)
     if e.hit is not None and e.hit != start:
         yield f"{e.request} hit {e.hit} tokens and starts at {start}"
     elif start > (most := hit_limit(s, e.request)):

@@ -16,7 +16,11 @@ TRIGGER = rule("victim/trigger", Kind.POLICY, "Someone is preempted only for a c
 @on(TRIGGER, Demote, "demote trigger")
 def declared_cause(s: View, e: Demote) -> Iterator[str | None]:
     """The cause is one of the profile's, and pressure names whom it serves."""
-    if e.cause not in s.policy.causes and e.cause not in ("reset", "pause"):
+    if e.cause in ("reset", "pause"):
+        # The operator's, between steps: under this name nobody is preempted inside a plan.
+        inside = e.request in s.plan.entered or e.request in s.plan.admitted
+        yield f"{e.request} was preempted for {e.cause!r} inside a step" if inside else None
+    elif e.cause not in s.policy.causes:
         yield f"{e.request} was preempted for {e.cause!r}; {s.policy.name} declares {sorted(s.policy.causes)}"
     elif e.cause == "growth" and not e.beneficiaries:
         yield f"{e.request} was preempted for growth of nobody"
