@@ -11,7 +11,10 @@ from attrs import frozen
 
 @frozen
 class Demote:
-    """A running request becomes a victim. `need` and `supply` (blocks) are the engine's own figures, if seen."""
+    """A running request becomes a victim. `need` and `supply` (blocks) are the engine's own figures, if seen.
+
+    What its flying frames still bring is stale from here on; the policy says by `cause` whether it is appended.
+    """
 
     request: str
     after: int = 0
@@ -24,7 +27,10 @@ class Demote:
 
 @frozen
 class Release:
-    """A victim's memory goes back. `blocks`: per group, what the allocator really took. `until`: a frame, if fenced."""
+    """A victim's memory goes back. `blocks`: per group, what the allocator really took. `until`: a frame, if fenced.
+
+    `kept`: tokens that still count as computed because the host tier holds their KV (a swap); 0: to be recomputed.
+    """
 
     request: str
     after: int = 0
@@ -32,11 +38,12 @@ class Release:
     until: int | None = None
     computed: int | None = None  # the engine's computed tokens afterwards
     drafts: int | None = None  # drafts the engine still holds afterwards
+    kept: int = 0  # tokens
 
 
 @frozen
 class Requeue:
-    """A victim re-enters a queue at `index`, keeping `known` tokens (prompt and outputs)."""
+    """A victim re-enters a queue, `waiting` or `swapped`, at `index`, keeping `known` tokens (prompt and outputs)."""
 
     request: str
     after: int = 0
@@ -113,11 +120,73 @@ class Unpin:
 
 @frozen
 class Unfence:
-    """Fenced blocks become free."""
+    """Fenced blocks become free: the passes that may still write them are over."""
 
     blocks: tuple[int, ...]
     after: int = 0
     group: int = 0
 
 
-Act = Demote | Release | Requeue | Plan | Unplan | Skip | Publish | Withdraw | Pin | Unpin | Unfence
+@frozen
+class Shed:
+    """Blocks leave a request's table because its sliding window has passed them; their places in it stay, empty."""
+
+    request: str
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
+class Swap:
+    """Blocks are copied between tiers, ordered before this step's frame: (source, destination, group) each.
+
+    `out`: device to host, `in`: host to device. Within a step, out-copies come before in-copies.
+    """
+
+    request: str
+    direction: str
+    blocks: tuple[tuple[int, int, int], ...]
+    after: int = 0
+
+
+@frozen
+class Load:
+    """A waiting request gets blocks that asynchronous copies fill; `computed` tokens count once they are there.
+
+    It is in no queue that is served, and resumes by a grant once the copies are done.
+    """
+
+    request: str
+    computed: int
+    blocks: tuple[tuple[int, ...], ...]
+    after: int = 0
+    hit: int = 0  # tokens of a local prefix hit: the leading blocks, which nothing is copied into
+
+
+@frozen
+class Evict:
+    """Host blocks become free."""
+
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+Act = (
+    Demote
+    | Release
+    | Requeue
+    | Plan
+    | Unplan
+    | Skip
+    | Publish
+    | Withdraw
+    | Pin
+    | Unpin
+    | Unfence
+    | Shed
+    | Swap
+    | Load
+    | Evict
+)

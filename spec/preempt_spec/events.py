@@ -14,12 +14,16 @@ from attrs import frozen
 from preempt_spec.acts import (
     Act,
     Demote,
+    Evict,
+    Load,
     Pin,
     Plan,
     Publish,
     Release,
     Requeue,
+    Shed,
     Skip,
+    Swap,
     Unfence,
     Unpin,
     Unplan,
@@ -41,6 +45,7 @@ __all__ = [
     "Demote",
     "EngineError",
     "Event",
+    "Evict",
     "Finish",
     "Footer",
     "Group",
@@ -48,6 +53,7 @@ __all__ = [
     "Held",
     "Hit",
     "Limits",
+    "Load",
     "Observed",
     "Pin",
     "Plan",
@@ -59,8 +65,10 @@ __all__ = [
     "Requeue",
     "Resumed",
     "Sent",
+    "Shed",
     "Skip",
     "Step",
+    "Swap",
     "Unfence",
     "Unpin",
     "Unplan",
@@ -91,17 +99,24 @@ OBSERVABLE: Mapping[str, str] = {
     "hits": "how many tokens a prefix hit covered at admission",
     "publish": "when a block's hash becomes findable, and when it is withdrawn",
     "emitted": "the tokens the engine itself appended when a frame was delivered",
+    "copies": "every copy of blocks between tiers: when it starts, from where to where, and when it is done",
+    "host": "the engine's own count of free host blocks at the end of each step",
+    "stats": "the engine's own counters of preemptions and of cached tokens",
     "reject": "whether the engine refuses a request when it arrives",
 }
 
 
 @frozen
 class Group:
-    """A KV-cache group: layers that share one block table. `kind`: full, sliding or recurrent."""
+    """A KV-cache group: layers that share one block table. `kind`: full, sliding or recurrent.
+
+    A recurrent group keeps one state per request in one block, for the whole prefix behind it.
+    """
 
     name: str = "full"
     kind: str = "full"
     page_size: int = 16  # tokens per block
+    window: int = 0  # sliding: how many tokens, its own included, a token attends
 
 
 @frozen
@@ -126,6 +141,8 @@ class Limits:
     caching: bool = False  # freed full blocks stay findable by prefix
     whole_fit: bool = True  # admission needs room for the whole known sequence (vLLM scheduler_reserve_full_isl)
     watermark: int = 0  # blocks kept free by admission while something runs
+    frames: int = 1  # frames that may fly at once; 1: each is delivered before the next step
+    drafts: int = 0  # drafts that follow every sampling grant unasked, because its frame still flies
 
 
 @frozen
@@ -210,6 +227,11 @@ class Observed:
     waiting: tuple[str, ...] | None = None
     held: tuple[Held, ...] | None = None
     refs: tuple[Refs, ...] | None = None
+    swapped: tuple[str, ...] | None = None  # victims whose KV the host tier holds, in queue order
+    loading: tuple[str, ...] | None = None  # who waits for an asynchronous load
+    host_free: tuple[int, ...] | None = None  # free host blocks per group
+    preemptions: int | None = None  # since the start
+    cached: tuple[Hit, ...] | None = None  # cached tokens as the engine counts them, per request admitted here
 
 
 @frozen
@@ -234,21 +256,23 @@ class Reject:
 
 @frozen
 class Abort:
-    """The user cancels a request. `blocks`: what the allocator really took back."""
+    """The user cancels a request. `blocks`: what the allocator really took back. `until`: a frame, if fenced."""
 
     request: str
     reason: str = ""
     blocks: tuple[tuple[int, ...], ...] | None = None
     observed: Observed = Observed()
+    until: int | None = None
 
 
 @frozen
 class Finish:
-    """The engine ends a request: `length` (max tokens emitted) or `stop`."""
+    """The engine ends a request: `length` (max tokens emitted) or `stop`. `until`: a frame, if blocks are fenced."""
 
     request: str
     reason: str = "length"
     blocks: tuple[tuple[int, ...], ...] | None = None
+    until: int | None = None
 
 
 @frozen
@@ -287,7 +311,9 @@ class Deliver:
 
     `disposition[i]`: delivered, empty or dropped (absent: all delivered). `emitted[i]`: what the engine itself
     appended. Where the header observes "emitted", an absent `emitted` says that it was read and equals `tokens`, so it
-    is written only where it differs.
+    is written only where it differs. Of a frame with drafts, `tokens[i]` are the accepted ones and the one sampled
+    behind them. `proposed[i]`: drafts for the next grant of `requests[i]` (absent: none). `acts`: what else the engine
+    did meanwhile, in order: publish, withdraw, unpin, unfence.
     """
 
     frame: int
@@ -296,21 +322,26 @@ class Deliver:
     accepted: tuple[int, ...] | None = None
     disposition: tuple[str, ...] | None = None
     emitted: tuple[tuple[int, ...], ...] | None = None
+    proposed: tuple[int, ...] | None = None
+    acts: tuple[Act, ...] = ()
 
 
 @frozen
 class CopyStart:
-    """Blocks begin to move between tiers: (source, destination, group) each."""
+    """Blocks begin to move between tiers, asynchronously: (source, destination, group) each.
+
+    A copy that is ordered before a frame takes effect when that frame is dispatched, and needs no `CopyDone`.
+    """
 
     copy: int
-    direction: str  # out, in
+    direction: str  # out: device to host; in: host to device
     blocks: tuple[tuple[int, int, int], ...]
     before: int | None = None  # the frame this copy is ordered before
 
 
 @frozen
 class CopyDone:
-    """A copy ended."""
+    """A copy ended. Not `ok`: nothing can be said of what its destinations hold."""
 
     copy: int
     ok: bool = True

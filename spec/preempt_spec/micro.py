@@ -37,21 +37,25 @@ class Begin:
 
 @frozen
 class Grant:
-    """`tokens` tokens for `request` in this step; `start` None: from the computed tokens. `blocks` join its table."""
+    """`tokens` tokens for `request` in this step; `start` None: from the computed tokens. `blocks` join its table.
+
+    The last `drafts` of the tokens are drafts.
+    """
 
     request: str
     tokens: int
     start: int | None
     blocks: tuple[tuple[int, ...], ...]
     hit: int | None
+    drafts: int = 0
 
 
 def grant_start(s: View, e: Grant) -> int:
-    """Where a grant begins: as told; else an admission behind its hit, a running request at its computed tokens."""
+    """Where a grant begins: as told; else behind what is computed, or what an admission hit."""
     if e.start is not None:
         return e.start
     r = s.request(e.request)
-    return (e.hit or 0) if r.place is Place.WAITING else r.computed
+    return max(r.computed, e.hit or 0) if r.place is Place.WAITING else r.computed
 
 
 @frozen
@@ -101,6 +105,9 @@ def expand(event: Event, groups: int) -> Iterator[Micro]:
     elif isinstance(event, Control):
         yield from event.acts
         yield ControlDone(event.kind)
+    elif isinstance(event, Deliver):
+        yield event
+        yield from event.acts
     else:
         yield event
 
@@ -112,6 +119,7 @@ def _step(step: Step, groups: int) -> Iterator[Micro]:
         had = blocks.get(d.request, nothing)
         blocks[d.request] = (*had[: d.group], had[d.group] + d.blocks, *had[d.group + 1 :])
     hits = {h.request: h.tokens for h in step.hits}
+    drafts = {d.request: d.tokens for d in step.drafts}
     yield Begin(step.frame)
     acts = iter(step.acts)
     act = next(acts, None)
@@ -121,7 +129,9 @@ def _step(step: Step, groups: int) -> Iterator[Micro]:
             act = next(acts, None)
         start = None if step.start is None else step.start[i]
         # A second grant of the same request (a violation) gets no blocks: they were counted with the first.
-        yield Grant(request, step.tokens[i], start, blocks.pop(request, nothing), hits.get(request))
+        yield Grant(
+            request, step.tokens[i], start, blocks.pop(request, nothing), hits.get(request), drafts.get(request, 0)
+        )
     while act is not None:
         yield act
         act = next(acts, None)

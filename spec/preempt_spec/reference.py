@@ -13,43 +13,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import evolve
-
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
+from preempt_spec.delivery import appended
+from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
-    blocks_for,
     hit_limit,
     need,
     next_admitted,
     oversize,
+    pages_for,
     requeue_at,
+    room_for_outputs,
     skip_guard,
     slot_free,
     supply,
     victim,
     want,
 )
-from preempt_spec.policies.policy import AfterPreemption, Oversize, Phase, Policy
-from preempt_spec.state import Prefix, Request, State, initial
-from preempt_spec.transition import apply_micro
-from preempt_spec.view import Place
+from preempt_spec.policies.policy import AfterPreemption, Memory, Oversize, Phase
+from preempt_spec.record import OBSERVES, Record
+from preempt_spec.state import Request, needed_pages
+from preempt_spec.view import HOLE, Fate, Place
 
-#: Everything can be observed of the reference.
-OBSERVES = frozenset(ev.OBSERVABLE)
+__all__ = ["OBSERVES", "Reference"]
 
 
-class Reference:
-    """A scheduler for any policy. Feed it arrivals, ask it for steps, deliver tokens."""
-
-    def __init__(self, header: ev.Header, policy: Policy) -> None:
-        """An empty engine with the header's pools and limits."""
-        self.header = header
-        self.policy = policy
-        self.state: State = initial(header, policy)
-        self.acts: list[ev.Act] = []
-        self.deltas: list[ev.Delta] = []
-        self.hits: list[ev.Hit] = []
+class Reference(Record):
+    """A scheduler for any policy. Feed it arrivals, ask it for steps, deliver what its frames sampled."""
 
     # -- what the world asks -----------------------------------------------------------------------------------------
 
@@ -63,35 +54,64 @@ class Reference:
         return (e,)
 
     def abort(self, request: str) -> ev.Abort:
-        """Forget a request at once, wherever it is."""
-        tables = self.state.request(request).tables
+        """Forget a request at once, wherever it is. A frame that still flies for it writes before any later one."""
+        tables = self.owned(request)
         self._do(ev.Abort(request))
+        self.drop_backup(request)
         return ev.Abort(request, "user", tables, ev.Observed(free=self.free_counts()))
 
+    def control(self, kind: str) -> ev.Control:
+        """The operator acts between steps: reset (of all KV, with everybody who runs preempted), pause or resume."""
+        self.acts = []
+        if kind == "reset":
+            for r in reversed(self.state.running):
+                self._act(ev.Demote(r, cause="reset"))
+                self.release(r)
+                self.requeue(r)
+            for g, m in enumerate(self.state.memory):
+                self.withdraw(g, tuple(m.blocks))
+        acts, self.acts = tuple(self.acts), []
+        self._do(mi.ControlDone(kind))
+        return ev.Control(kind, acts)
+
     def step(self) -> ev.Step:
-        """One scheduling decision."""
-        self.acts, self.deltas, self.hits = [], [], []
-        self._do(mi.Begin(self.state.last_frame + 1))
+        """One scheduling decision. Up to `limits.frames` may be made before the first of them is delivered."""
+        self.begin()
         if self.policy.phase is Phase.MIXED:
             self.serve_running()
-            self.admit_waiting()
+            self.admit()
         else:
-            self.admit_waiting()
+            # Who is swapped comes back before anybody is prefilled, and behind those who run.
+            if not self.state.swapped:
+                self.admit()
             if not self.state.plan.admitted:
                 self.serve_running()
+                if self.state.swapped:
+                    self.admit()
         self.publish_full_pages()
-        return self._dispatch()
+        return self.dispatch()
 
     def deliver(self, e: ev.Deliver) -> tuple[ev.Event, ...]:
-        """Append the sampled tokens; end who reached its length."""
-        emitted = tuple(self.emits(r, tokens) for r, tokens in zip(e.requests, e.tokens, strict=True))
-        told = ev.Deliver(e.frame, e.requests, e.tokens, emitted=emitted)
-        self._do(ev.Deliver(e.frame, e.requests, emitted))
+        """A frame is back: append what it sampled, unless that is stale and to be dropped; end who is done."""
+        due = self.state.frames.get(e.frame, {})
+        fates = [self.disposes(due[r].fate) if r in due else "delivered" for r in e.requests]
+        # Everybody sees the same, sampled tokens; what the engine appends of them is its own.
+        emitted = tuple(
+            self.emits(r, appended(self.state, e, i)) if fates[i] == "delivered" else ()
+            for i, r in enumerate(e.requests)
+        )
+        stale = tuple(fates) if any(f != "delivered" for f in fates) else None
+        told = ev.Deliver(e.frame, e.requests, e.tokens, e.accepted, stale, emitted, e.proposed)
+        self._do(ev.Deliver(e.frame, e.requests, emitted, e.accepted, stale, proposed=e.proposed))
         out: list[ev.Event] = [told]
         for r in e.requests:
             if r in self.state.requests and self.is_finished(r):
                 out.append(self.finish(r))
         return tuple(out)
+
+    def disposes(self, fate: Fate) -> str:
+        """What becomes of an output: stale ones of a reset, and those of requests that are over, are dropped."""
+        return "delivered" if fate in (Fate.LIVE, Fate.DELIVER) else "dropped"
 
     # -- decisions, running requests ---------------------------------------------------------------------------------
 
@@ -103,6 +123,7 @@ class Reference:
             if skip_guard(self.state, r) is not None:
                 continue
             tokens = want(self.state, r)
+            self.shed(r)
             # Room is made first; only then may tokens be granted. The requester itself can be the victim.
             self.make_room(r)
             if self.state.request(r).place is Place.RUNNING and self.fits(r):
@@ -137,21 +158,49 @@ class Reference:
         self._act(
             ev.Demote(victim, after, "growth", (requester,), "blocks", need(self.state, requester), self.supply())
         )
-        self.release(victim)
+        self.release(victim, self.swap_out(victim))
         self.requeue(victim)
         if planned:
             self._act(ev.Unplan(victim, after, planned[1]))
 
-    def release(self, victim: str) -> None:
-        """All blocks go back and nothing counts as computed any more."""
-        tables = self.state.request(victim).tables
-        self._act(ev.Release(victim, len(self.state.plan.granted), tables, None, 0, 0))
+    def swap_out(self, victim: str) -> int:
+        """Copy all its KV to the host, if the policy does so and all of it fits there. Returns the tokens kept."""
+        s, r = self.state, self.state.request(victim)
+        if self.policy.memory is not Memory.SWAP or not r.computed:
+            return 0
+        pairs = []
+        for g, group in enumerate(s.groups):
+            pages = needed_pages(group, r.computed)
+            if len(pages) > s.host_free(g):
+                return 0  # all or nothing
+            unused = (b for b in range(s.host_extent(g)) if not s.host_used(g, b))
+            pairs += [(page, r.tables[g][page], next(unused), g) for page in pages]
+        self.backups[victim] = tuple((g, page, dst) for page, _, dst, g in pairs)
+        out = tuple((src, dst, g) for _, src, dst, g in pairs)
+        self._act(ev.Swap(victim, "out", out, len(s.plan.granted)))
+        return r.computed
+
+    def release(self, victim: str, kept: int = 0) -> None:
+        """All blocks go back, and what the host does not hold counts as computed no more."""
+        tables = self.owned(victim)
+        self._act(ev.Release(victim, len(self.state.plan.granted), tables, None, kept, 0, kept))
 
     def requeue(self, victim: str) -> None:
-        """Back into the queue, where the policy says, with every token it has."""
-        known = len(self.state.request(victim).tokens)
-        at = requeue_at(self.state, victim)
-        self._act(ev.Requeue(victim, len(self.state.plan.granted), "waiting", at, known))
+        """Back into a queue, where the policy says, with every token it has."""
+        r = self.state.request(victim)
+        queue = "swapped" if r.computed else "waiting"
+        at = requeue_at(self.state, victim, queue)
+        self._act(ev.Requeue(victim, len(self.state.plan.granted), queue, at, len(r.tokens)))
+
+    def shed(self, request: str) -> None:
+        """Blocks that a sliding window has passed go back while the request runs."""
+        r = self.state.request(request)
+        for g, group in enumerate(self.state.groups):
+            if group.kind == "sliding":
+                upto = needed_pages(group, r.computed).start
+                passed = tuple(b for b in r.tables[g][:upto] if b != HOLE)
+                if passed:
+                    self._act(ev.Shed(request, passed, len(self.state.plan.granted), g))
 
     def take_back(self, victim: str) -> None:
         """Turn the victim's standing grant into one that was made and undone."""
@@ -160,26 +209,36 @@ class Reference:
     def grant(self, request: str, tokens: int, hit: int = 0, blocks: tuple[tuple[int, ...], ...] = ()) -> None:
         """Tokens for a request, with the blocks they lack behind those it has or hit."""
         r = self.state.request(request)
-        start = hit if r.place is Place.WAITING else r.computed
+        start = max(hit, r.computed) if r.place is Place.WAITING else r.computed
         new = []
-        for g, page in enumerate(self.state.pages):
+        for g, group in enumerate(self.state.groups):
             had = blocks[g] if blocks else ()
-            lack = blocks_for(start + tokens, page) - len(r.tables[g]) - len(had)
+            lack = pages_for(group, start + tokens) - len(r.tables[g]) - len(had)
             fresh = self.pick_blocks(g, max(lack, 0), had)
             self.withdraw(g, fresh)
             new.append((*had, *fresh))
             if new[-1]:
                 self.deltas.append(ev.Delta(request, g, new[-1]))
-        admitted = r.place is Place.WAITING
-        if admitted and hit:
+        waited = r.place is Place.WAITING
+        if waited and hit:
             self.hits.append(ev.Hit(request, hit))
-        self._do(mi.Grant(request, tokens, start, tuple(new), hit if admitted else None))
+        drafts = max(start + tokens - len(r.tokens) - r.placeholders, 0)
+        self._do(mi.Grant(request, tokens, start, tuple(new), hit if waited else None, drafts))
+        if r.place is Place.SWAPPED:
+            self.swap_in(request)
+
+    def swap_in(self, request: str) -> None:
+        """Bring its KV back, into the blocks it owns now; the host blocks are free then."""
+        after, tables = len(self.state.plan.granted), self.state.request(request).tables
+        backup = self.backups[request]
+        self._act(ev.Swap(request, "in", tuple((src, tables[g][page], g) for g, page, src in backup), after))
+        self.drop_backup(request)
 
     # -- decisions, waiting requests ---------------------------------------------------------------------------------
 
-    def admit_waiting(self) -> None:
+    def admit(self) -> None:
         """Admit from the head of the queue while every gate is open; the head that does not fit blocks the rest."""
-        while (r := self.next_waiting()) is not None:
+        while (r := self.next_waiting()) is not None and not self.state.paused:
             blocks, hit = self.find_prefix(r)
             tokens = self.first_tokens(r, hit)
             if tokens < 1 or not self.may_admit(r, tokens, hit, blocks):
@@ -193,7 +252,8 @@ class Reference:
     def first_tokens(self, request: str, hit: int) -> int:
         """How much of an admission's prefill fits in this step; 0 if it may not be split and does not."""
         s = self.state
-        lack, left = len(s.request(request).tokens) - hit, s.limits.budget - s.plan.spent
+        r = s.request(request)
+        lack, left = len(r.tokens) - max(hit, r.computed), s.limits.budget - s.plan.spent
         if not s.limits.chunked:
             return lack if lack <= left else 0
         cap = s.limits.long_prefill if s.limits.long_prefill and len(s.live()) > 1 else lack
@@ -206,21 +266,24 @@ class Reference:
             return False
         if not slot_free(s):
             return False
-        end = len(s.request(request).tokens) if s.limits.whole_fit else hit + tokens
+        end = len(s.request(request).tokens) if s.limits.whole_fit else max(hit, s.request(request).computed) + tokens
         mark = s.limits.watermark if s.running else 0
-        for g, page in enumerate(s.pages):
+        had = s.request(request).tables
+        for g, group in enumerate(s.groups):
             idle = sum(s.is_free(g, b) for b in blocks[g])
-            if blocks_for(end, page) - len(blocks[g]) + idle + mark > self.free(g):
+            if pages_for(group, end) - len(had[g]) - len(blocks[g]) + idle + mark > self.free(g):
                 return False
         return True
 
     def find_prefix(self, request: str) -> tuple[tuple[tuple[int, ...], ...], int]:
         """Resident blocks that hold the longest usable prefix, and its length in tokens."""
         s, r = self.state, self.state.request(request)
-        if not s.limits.caching:
+        if not s.limits.caching or r.place is not Place.WAITING or r.computed:
             return ((),) * len(s.memory), 0
         # Freed blocks stay findable until they are handed out again: what is published decides, not ownership.
-        index = [{b.published: i for i, b in sorted(m.blocks.items(), reverse=True)} for m in s.memory]
+        index: list[dict[Slot, int]] = [
+            {b.published: i for i, b in sorted(m.blocks.items(), reverse=True)} for m in s.memory
+        ]
         limit = hit_limit(s, request)
         while limit and not all(self._found(r, m.page, limit, at) for m, at in zip(s.memory, index, strict=True)):
             limit -= 1
@@ -231,22 +294,14 @@ class Reference:
         return tuple(found), limit
 
     @staticmethod
-    def _found(r: Request, page: int, upto: int, at: Mapping[Prefix | None, int]) -> bool:
+    def _found(r: Request, page: int, upto: int, at: Mapping[Slot, int]) -> bool:
         return upto % page == 0 and all(r.prefix(end) in at for end in range(page, upto + 1, page))
 
     # -- decisions, memory -------------------------------------------------------------------------------------------
 
-    def free(self, group: int) -> int:
-        """Free blocks."""
-        return self.state.free(group)
-
     def supply(self) -> int:
         """Free blocks in the group that has fewest."""
         return supply(self.state)
-
-    def free_counts(self) -> tuple[int, ...]:
-        """Free blocks per group, as this engine counts them."""
-        return tuple(self.free(g) for g in range(len(self.state.memory)))
 
     def pick_blocks(self, group: int, count: int, keep: tuple[int, ...]) -> tuple[int, ...]:
         """Free blocks: those that hold no findable page first, so that a victim's prefix lives on for its resume."""
@@ -261,13 +316,15 @@ class Reference:
             self._act(ev.Withdraw(old, len(self.state.plan.granted), group))
 
     def publish_full_pages(self) -> None:
-        """Pages that this step fills become findable."""
+        """Pages that this step fills become findable as far as their tokens are known; the others later."""
         if not self.state.limits.caching:
             return
         after = len(self.state.plan.granted)
         for r, (start, tokens) in self.state.plan.granted.items():
-            for g, page in enumerate(self.state.pages):
-                full = self.state.request(r).tables[g][start // page : (start + tokens) // page]
+            q = self.state.request(r)
+            for g, m in enumerate(self.state.memory):
+                table = q.tables[g][: min(start + tokens, len(q.tokens)) // m.page]
+                full = tuple(b for b in table if m.block(b).published is None)
                 if full:
                     self._act(ev.Publish(r, full, after, g))
 
@@ -283,91 +340,11 @@ class Reference:
 
     def is_finished(self, request: str) -> bool:
         """It has emitted all it may."""
-        r = self.state.request(request)
-        return len(r.tokens) - r.prompt >= r.max_tokens
+        return room_for_outputs(self.state, self.state.request(request)) <= 0
 
     def finish(self, request: str) -> ev.Finish:
         """End a request and take its blocks back."""
-        tables = self.state.request(request).tables
+        tables = self.owned(request)
         self._do(ev.Finish(request))
+        self.drop_backup(request)
         return ev.Finish(request, "length", tables)
-
-    # -- books -------------------------------------------------------------------------------------------------------
-
-    def observe(self) -> ev.Observed:
-        """This engine's own books, for comparison."""
-        s = self.state
-        groups = range(len(s.memory))
-        return ev.Observed(
-            free=self.free_counts(),
-            free_ids=tuple(tuple(sorted(s.free_ids(g))) for g in groups),
-            running=s.running,
-            waiting=s.waiting,
-            held=tuple(
-                ev.Held(w, sum(map(len, s.request(w).tables)), s.request(w).computed)
-                for w in s.waiting
-                if s.request(w).computed or any(s.request(w).tables)
-            ),
-            refs=tuple(ev.Refs(g, b, n) for g in groups for b, n in sorted(s.shared(g).items())),
-        )
-
-    def tell(self) -> tuple[ev.Sent, ...]:
-        """What the worker is told of tables: an admitted request in full, others what was added."""
-        s, told = self.state, []
-        for r in s.plan.granted:
-            for g in range(len(s.memory)):
-                if r in s.plan.admitted:
-                    told.append(ev.Sent(r, g, s.request(r).tables[g], True))
-                else:
-                    new = tuple(b for d in self.deltas if d.request == r and d.group == g for b in d.blocks)
-                    if new:
-                        told.append(ev.Sent(r, g, new))
-        return tuple(told)
-
-    def tell_resumed(self) -> tuple[ev.Resumed, ...]:
-        """Who resumes, and towards how many tokens."""
-        s = self.state
-        back = [r for r in s.plan.admitted if s.request(r).preempted]
-        return tuple(ev.Resumed(r, len(s.request(r).tokens)) for r in back)
-
-    def _dispatch(self) -> ev.Step:
-        plan = self.state.plan
-        step = ev.Step(
-            frame=plan.frame,
-            requests=tuple(plan.granted),
-            tokens=tuple(n for _, n in plan.granted.values()),
-            start=tuple(start for start, _ in plan.granted.values()),
-            blocks=tuple(self.deltas),
-            sent=self.tell(),
-            resumed=self.tell_resumed(),
-            hits=tuple(self.hits),
-            acts=tuple(self.acts),
-            reason="" if plan.granted else "nothing could be granted",
-            observed=self.observe(),
-        )
-        self._do(mi.Dispatch(plan.frame))
-        self._do(mi.Close(step, ()))
-        return step
-
-    def _do(self, m: mi.Micro) -> None:
-        self.state = apply_micro(self.state, m)
-
-    def _act(self, act: ev.Act) -> None:
-        self.acts.append(act)
-        self._do(act)
-
-    def _replan(self, standing: dict[str, tuple[int, int]], victim: str) -> None:
-        """Rewrite this step's record: the victim's grant becomes a `plan` act at the place where it was made."""
-        plan = self.state.plan
-        start, tokens = plan.granted[victim]
-        at = list(plan.granted).index(victim)
-        mine = [d for d in self.deltas if d.request == victim]
-        blocks = tuple(tuple(b for d in mine if d.group == g for b in d.blocks) for g in range(len(self.state.memory)))
-        self.deltas = [d for d in self.deltas if d.request != victim]
-        where = next((i for i, a in enumerate(self.acts) if a.after > at), len(self.acts))
-        self.acts = [evolve(a, after=a.after - 1) if a.after > at else a for a in self.acts]
-        self.acts.insert(where, ev.Plan(victim, at, start, tokens, blocks))
-        self.state = evolve(
-            self.state,
-            plan=evolve(plan, granted=standing, pending={**plan.pending, victim: (start, tokens)}),
-        )

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from preempt_spec.events import DEVICE, Header, Limits
+from preempt_spec.events import DEVICE, HOST, Group, Header, Limits
+from preempt_spec.memory import Ahead, Memory, Slot, is_page
 from preempt_spec.policies.policy import Policy
-from preempt_spec.view import Place
+from preempt_spec.view import HOLE, Copy, Cycle, Due, Place
 
-Prefix = tuple[str, tuple[int, ...]]  # salt and every token up to and including a slot
 Tables = tuple[tuple[int, ...], ...]
 
 
@@ -37,47 +37,23 @@ class Request:
     peak: int = 0
     preempted: bool = False
     incarnation: int = 0
+    placeholders: int = 0
+    drafts: int = 0
+    last: int = -1
 
-    def prefix(self, upto: int) -> Prefix:
+    def prefix(self, upto: int) -> Slot:
         """What a slot at position upto - 1 must hold."""
-        return (self.salt, self.tokens[:upto])
-
-
-@frozen
-class Block:
-    """What is known of a block: per slot the prefix it was last written for; pins, a fence, the prefix published."""
-
-    slots: tuple[Prefix | None, ...]
-    pins: int = 0
-    fence: int | None = None
-    published: Prefix | None = None
-
-
-@frozen
-class Memory:
-    """The blocks of one group on the device. Blocks never touched are not listed."""
-
-    page: int
-    total: int
-    reserved: int
-    blocks: Mapping[int, Block] = field(factory=dict)
-
-    def block(self, b: int) -> Block:
-        """The block, untouched ones included."""
-        return self.blocks.get(b) or Block((None,) * self.page)
-
-    def having(self, changed: Mapping[int, Block]) -> Memory:
-        """With some blocks replaced."""
-        return evolve(self, blocks={**self.blocks, **changed})
+        return (self.salt, self.tokens[:upto]) if upto <= len(self.tokens) else Ahead(self.id, upto)
 
 
 @frozen
 class Plan:
-    """The step being planned: see `PlanView`."""
+    """The step being planned: see `PlanView`. `incoming`: what swaps bring to (group, block) before the frame runs."""
 
     frame: int
     entered: tuple[str, ...]
     granted: Mapping[str, tuple[int, int]] = field(factory=dict)
+    drafts: Mapping[str, int] = field(factory=dict)
     pending: Mapping[str, tuple[int, int]] = field(factory=dict)
     spent: int = 0
     spent_running: int = 0
@@ -89,6 +65,7 @@ class Plan:
     fenced: bool = False
     self_preempted: bool = False
     published: tuple[tuple[int, int], ...] = ()
+    incoming: tuple[tuple[int, int, tuple[Slot, ...]], ...] = ()
 
 
 @frozen
@@ -98,16 +75,30 @@ class State:
     policy: Policy
     limits: Limits
     memory: tuple[Memory, ...]
+    host: tuple[Memory, ...] = ()
     requests: Mapping[str, Request] = field(factory=dict)
     running: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    swapped: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
-    frames: Mapping[int, Mapping[str, bool]] = field(factory=dict)  # undelivered: request -> reached its end
+    frames: Mapping[int, Mapping[str, Due]] = field(factory=dict)  # undelivered
+    copies: Mapping[int, Copy] = field(factory=dict)
+    carried: Mapping[int, tuple[tuple[Slot, ...], ...]] = field(factory=dict)  # per copy: what its sources held
     last_frame: int = -1
     stall: int = 0
+    paused: bool = False
+    preemptions: int = 0
+    recomputed: int = 0
+    delivered: int = 0
+    cycle: Cycle | None = None
     plan: Plan = Plan(-1, ())
 
     # -- the View -----------------------------------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The KV-cache groups."""
+        return tuple(m.group for m in self.memory)
 
     @property
     def pages(self) -> tuple[int, ...]:
@@ -126,8 +117,12 @@ class State:
         """Blocks that may be owned."""
         return self.memory[group].total - self.memory[group].reserved
 
+    def extent(self, group: int) -> int:
+        """All blocks of the group."""
+        return self.memory[group].total
+
     def _holders(self, group: int) -> Counter[int]:
-        count = Counter(b for r in self.requests.values() for b in r.tables[group])
+        count = Counter(b for r in self.requests.values() for b in r.tables[group] if b != HOLE)
         for b, block in self.memory[group].blocks.items():
             if block.pins:
                 count[b] += block.pins
@@ -138,6 +133,15 @@ class State:
         m = self.memory[group]
         fenced = {b for b, block in m.blocks.items() if block.fence is not None}
         return set(range(m.reserved, m.total)) - self._holders(group).keys() - fenced
+
+    def fence(self, group: int, block: int) -> int | None:
+        """The frame this block's fence waits for."""
+        return self.memory[group].block(block).fence
+
+    def overdue(self) -> tuple[tuple[int, int], ...]:
+        """(block, frame) of each fence whose frame came back before this step."""
+        fences = ((b, x.fence) for m in self.memory for b, x in m.blocks.items() if x.fence is not None)
+        return tuple((b, f) for b, f in sorted(fences) if f < self.plan.frame and f not in self.frames)
 
     def free(self, group: int) -> int:
         """How many may be handed out."""
@@ -161,59 +165,117 @@ class State:
                 return r.id
         return "a pin" if m.block(block).pins else "a fence" if m.block(block).fence is not None else "nobody"
 
-    def covered(self, request: str, upto: int) -> int:
-        """Leading slots that hold exactly this request's prefix, in every group."""
+    def covered(self, request: str, start: int, upto: int) -> int:
+        """How far a pass over [start, upto) finds this request's prefix in every slot it attends, in every group."""
         r = self.requests[request]
-        for p in range(upto):
-            for m, table in zip(self.memory, r.tables, strict=True):
+        for m, table in zip(self.memory, r.tables, strict=True):
+            if m.group.kind == "recurrent":
+                continue  # its state is there or not: `carries`
+            first = max(0, start + 1 - m.group.window) if m.group.kind == "sliding" else 0
+            for p in range(first, upto):
                 i, slot = divmod(p, m.page)
-                if i >= len(table) or m.block(table[i]).slots[slot] != r.prefix(p + 1):
-                    return p
+                if i >= len(table) or table[i] == HOLE or m.block(table[i]).slots[slot] != r.prefix(p + 1):
+                    upto = p
+                    break
         return upto
 
-    def best_hit(self, request: str) -> int:
-        """Longest page-aligned prefix of which every group has (or this frame writes) each page in some block."""
+    def carries(self, request: str, start: int) -> bool:
+        """Whether every recurrent group holds this request's state after `start` tokens."""
         r = self.requests[request]
-        return min(self._best(r, m) for m in self.memory)
+        return start == 0 or all(
+            t and m.block(t[-1]).slots[0] == r.prefix(start)
+            for m, t in zip(self.memory, r.tables, strict=True)
+            if m.group.kind == "recurrent"
+        )
+
+    def best_hit(self, request: str) -> int:
+        """Longest page-aligned prefix of which every group has (or this frame writes) what it takes to go on."""
+        r = self.requests[request]
+        page = max(m.page for m in self.memory)
+        upto = len(r.tokens) // page * page
+        while upto and not all(self._resident(r, m, upto) for m in self.memory):
+            upto -= page
+        return upto
 
     def resident(self, request: str, upto: int, look: Sequence[Sequence[int]]) -> bool:
-        """Whether that much of the prefix is there."""
+        """Whether best_hit is at least `upto`."""
         return self.best_hit(request) >= upto
 
-    def extent(self, group: int) -> int:
-        """All blocks of the group."""
-        return self.memory[group].total
-
-    def _best(self, r: Request, m: Memory) -> int:
+    def _resident(self, r: Request, m: Memory, upto: int) -> bool:
+        if m.group.kind == "recurrent":
+            # The state of another pass is good only once that pass is dispatched: it is read before it is written.
+            return any(b.slots[0] == r.prefix(upto) for b in m.blocks.values())
         full = {b.slots[-1] for b in m.blocks.values() if is_page(b, b.slots[-1])}
         # Pages that this very frame writes count: its layers write before they attend.
         for writer, (start, tokens) in (*self.plan.granted.items(), *self.plan.pending.items()):
             w = self.requests[writer]
             full |= {w.prefix(end) for end in range(m.page, start + tokens + 1, m.page)}
-        n = 0
-        while n + m.page <= len(r.tokens) and r.prefix(n + m.page) in full:
-            n += m.page
-        return n
+        first = max(0, upto + 1 - m.group.window) // m.page * m.page if m.group.kind == "sliding" else 0
+        return all(r.prefix(end) in full for end in range(first + m.page, upto + 1, m.page))
 
     def holds_page(self, group: int, block: int) -> bool:
         """Whether a block is what it was published as."""
         b = self.memory[group].block(block)
         return is_page(b, b.published)
 
+    def fingerprint(self) -> object:
+        """What a scheduler without cache and hidden state decides by, block ids apart."""
+        requests = frozenset((r.id, r.place, r.computed, len(r.tokens), r.drafts) for r in self.requests.values())
+        free = tuple(self.free(g) for g in range(len(self.memory)))
+        return (self.running, self.waiting, self.swapped, requests, free)
 
-def is_page(block: Block, prefix: Prefix | None) -> bool:
-    """Whether every slot holds its part of the page that ends `prefix`."""
-    if prefix is None:
-        return False
-    salt, tokens = prefix
-    first = len(tokens) - len(block.slots) + 1
-    return all(slot == (salt, tokens[: first + i]) for i, slot in enumerate(block.slots))
+    # -- the host tier ------------------------------------------------------------------------------------------------
+
+    def host_extent(self, group: int) -> int:
+        """All host blocks of the group."""
+        return self.host[group].total
+
+    def host_free(self, group: int) -> int:
+        """Host blocks not in use."""
+        return self.host[group].total - len(self.host[group].blocks)
+
+    def host_used(self, group: int, block: int) -> bool:
+        """Whether a host block is in use."""
+        return block in self.host[group].blocks
+
+    def hosted(self, request: str, upto: int) -> bool:
+        """Whether host blocks hold (or a copy brings them) what it takes to go on after `upto` tokens."""
+        return all(
+            any(self.host_holds(request, g, b, page, upto) for b in m.blocks)
+            for g, m in enumerate(self.host)
+            for page in needed_pages(m.group, upto)
+        )
+
+    def host_holds(self, request: str, group: int, block: int, page: int, upto: int) -> bool:
+        """Whether a host block holds that page of the request's prefix."""
+        m, r = self.host[group], self.requests[request]
+        if block not in m.blocks:
+            return False
+        slots = m.block(block).slots
+        if m.group.kind == "recurrent":
+            return slots[0] == r.prefix(upto)
+        window = m.group.window if m.group.kind == "sliding" else 0
+        first = max(page * m.page, upto + 1 - window) if window else page * m.page
+        last = min((page + 1) * m.page, upto)
+        return all(slots[p - page * m.page] == r.prefix(p + 1) for p in range(first, last))
+
+
+def needed_pages(group: Group, upto: int) -> range:
+    """The pages of a request's table whose KV it takes to go on after `upto` tokens; one for a recurrent state."""
+    if not upto:
+        return range(0)
+    if group.kind == "recurrent":
+        return range(1)
+    first = max(0, upto + 1 - group.window) // group.page_size if group.kind == "sliding" else 0
+    return range(first, -(-upto // group.page_size))
 
 
 def initial(header: Header, policy: Policy) -> State:
     """The state before the first event."""
-    memory = []
-    for g, group in enumerate(header.groups):
-        pool = next(p for p in header.pools if p.group == g and p.tier == DEVICE)
-        memory.append(Memory(group.page_size, pool.total, pool.reserved))
-    return State(policy, header.limits, tuple(memory))
+
+    def tier(name: str) -> tuple[Memory, ...]:
+        pools = {p.group: p for p in header.pools if p.tier == name}
+        found = [(group, pools.get(g)) for g, group in enumerate(header.groups)]
+        return tuple(Memory(group, pool.total if pool else 0, pool.reserved if pool else 0) for group, pool in found)
+
+    return State(policy, header.limits, tier(DEVICE), tier(HOST))

@@ -102,8 +102,15 @@ def apply(state: State, event: ev.Event) -> State:
 def admissible(s: View, m: mi.Micro) -> None:
     """Raise Malformed if the micro-event cannot be understood in this state."""
     match m:
-        case ev.CopyStart() | ev.CopyDone():
-            raise Malformed("event", "copies between tiers are not judged by this version of the specification")
+        case ev.CopyStart():
+            if m.copy in s.copies:
+                raise Malformed("copy", f"{m.copy} is in flight already")
+            if m.before is not None and m.before <= s.last_frame:
+                raise Malformed("before", f"frame {m.before} is dispatched: what is ordered before it comes first")
+            _ends(s, "blocks", m.direction, m.blocks)
+        case ev.CopyDone():
+            if m.copy not in s.copies:
+                raise Malformed("copy", f"{m.copy} is not in flight")
         case ev.Arrive():
             if m.request in s.live():
                 raise Malformed("request", f"{m.request} is live already")
@@ -114,14 +121,15 @@ def admissible(s: View, m: mi.Micro) -> None:
         case mi.Begin():
             if m.frame <= s.last_frame:
                 raise Malformed("frame", f"{m.frame} follows {s.last_frame}: frames count upwards")
-            if s.frames:
-                raise Malformed("frame", f"{min(s.frames)} is not delivered: this version judges one frame in flight")
+            if len(s.frames) >= s.limits.frames:
+                most = f"limits.frames is {s.limits.frames}"
+                raise Malformed("frame", f"{m.frame} is one too many: {min(s.frames)} is not delivered, and {most}")
         case ev.Deliver():
-            if m.frame not in s.frames:
-                raise Malformed("frame", f"{m.frame} is not in flight")
-            frame = s.frames[m.frame]
+            if m.frame > s.last_frame:
+                raise Malformed("frame", f"{m.frame} was not dispatched yet")
+            frame = s.frames.get(m.frame, {})
             for r in m.requests:
-                if r not in frame and r not in s.live():
+                if r not in frame and r not in s.live() and m.frame in s.frames:
                     raise Malformed("requests", f"{r} is not known")
         case mi.Close():
             _close_makes_sense(s, m.step)
@@ -134,11 +142,18 @@ def admissible(s: View, m: mi.Micro) -> None:
             pass
         case ev.Withdraw() | ev.Pin() | ev.Unpin() | ev.Unfence():
             _ids(s, "acts.blocks", m.group, m.blocks)
+        case ev.Evict():
+            _ends(s, "acts.blocks", "out", tuple((0, b, m.group) for b in m.blocks))
         case _:
             _live(s, "request", m.request)
-            if isinstance(m, ev.Publish):
+            if isinstance(m, ev.Publish | ev.Shed):
                 _ids(s, "acts.blocks", m.group, m.blocks)
-            elif isinstance(m, ev.Plan):
+            elif isinstance(m, ev.Swap):
+                _ends(s, "acts.blocks", m.direction, m.blocks)
+            elif isinstance(m, ev.Requeue):
+                if m.queue not in ("waiting", "swapped"):
+                    raise Malformed("acts.queue", f"{m.queue!r} is not a queue: waiting or swapped")
+            elif isinstance(m, ev.Plan | ev.Load):
                 for g, blocks in enumerate(m.blocks):
                     _ids(s, "acts.blocks", g, blocks)
 
@@ -166,6 +181,15 @@ def _close_makes_sense(s: View, step: ev.Step) -> None:
         # Not the engine's fault: it has the victim in its queue, and nobody told when it came there.
         if victim in live and s.request(victim).place is Place.LIMBO and victim in (step.observed.waiting or ()):
             raise Malformed("acts", f"{victim} was preempted and waits again; no requeue was told")
+
+
+def _ends(s: View, field: str, direction: str, blocks: tuple[tuple[int, int, int], ...]) -> None:
+    """Both ends of each copied block exist."""
+    for *ends, g in blocks:
+        _ids(s, field, g, (ends[direction == "in"],))
+        host = ends[direction == "out"]
+        if not 0 <= host < s.host_extent(g):
+            raise Malformed(field, f"host block {host}: the host pool of group {g} has {s.host_extent(g)} blocks")
 
 
 def _ids(s: View, field: str, group: int, blocks: tuple[int, ...]) -> None:

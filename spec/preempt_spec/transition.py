@@ -1,16 +1,21 @@
-"""What a micro-event changes: the pure transition behind `system.apply`. Total: it never asks whether a rule held."""
+"""What a micro-event changes: the pure transition behind `system.apply`. Total: it never asks whether a rule held.
+
+What comes back from flying frames is in `delivery`, what moves between tiers in `transfer`.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 from attrs import evolve
 
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.functions import enqueue_at
-from preempt_spec.state import Block, Memory, Plan, Request, State
-from preempt_spec.view import Place
+from preempt_spec.delivery import deliver, disown, promise
+from preempt_spec.edit import change, forget, insert, own, without
+from preempt_spec.memory import Block, Memory
+from preempt_spec.policies.functions import enqueue_at, stale_fate
+from preempt_spec.state import Plan, Request, State
+from preempt_spec.transfer import arrive_before, copy_done, copy_start, evict, load, swap
+from preempt_spec.view import HOLE, Cycle, Fate, Place
 
 
 def apply_micro(s: State, m: mi.Micro) -> State:
@@ -19,20 +24,23 @@ def apply_micro(s: State, m: mi.Micro) -> State:
         case ev.Arrive():
             empty: tuple[tuple[int, ...], ...] = ((),) * len(s.memory)
             new = Request(m.request, len(m.prompt), m.prompt, m.max_tokens, m.priority, m.arrival, m.salt, empty, empty)
-            s = evolve(s, requests={**s.requests, m.request: new}, stall=0)
-            return evolve(s, waiting=_insert(s.waiting, enqueue_at(s, m.request), m.request))
-        case ev.Reject() | ev.Finish():
-            return _forget(s, m.request)
+            s = evolve(s, requests={**s.requests, m.request: new}, stall=0, cycle=None)
+            return evolve(s, waiting=insert(s.waiting, enqueue_at(s, m.request), m.request))
+        case ev.Reject():
+            return forget(s, m.request)
+        case ev.Finish():
+            return forget(_fence(s, m.request, m.until), m.request)
         case ev.Abort():
-            return evolve(_forget(s, m.request), aborted=(*s.aborted, m.request))
+            return evolve(forget(_fence(s, m.request, m.until), m.request), aborted=(*s.aborted, m.request))
         case mi.ControlDone():
-            return evolve(s, stall=0, plan=Plan(s.last_frame, ()))
+            paused = {"pause": True, "resume": False}.get(m.kind, s.paused)
+            return evolve(s, stall=0, cycle=None, paused=paused, plan=_idle(s))
         case mi.Begin():
-            return evolve(s, last_frame=m.frame, plan=Plan(m.frame, s.running))
+            return evolve(s, last_frame=m.frame, plan=Plan(m.frame, s.running, published=s.plan.published))
         case mi.Grant():
             return _grant(s, m)
         case ev.Plan():
-            s = _own(s, m.request, m.blocks)
+            s = own(s, m.request, m.blocks)
             plan = evolve(s.plan, pending={**s.plan.pending, m.request: (m.start, m.tokens)})
             return evolve(s, plan=_spend(plan, m.tokens, m.tokens))
         case ev.Unplan():
@@ -41,54 +49,48 @@ def apply_micro(s: State, m: mi.Micro) -> State:
         case ev.Demote():
             return _demote(s, m)
         case ev.Release():
-            s = _fence(s, m) if m.until is not None else s
+            s = _fence(s, m.request, m.until)
             empty = ((),) * len(s.memory)
-            s = _with(s, m.request, tables=empty, sent=empty, computed=0)
+            s = change(s, m.request, tables=empty, sent=empty, computed=m.kept)
             return evolve(s, plan=evolve(s.plan, fenced=m.until is not None))
         case ev.Requeue():
-            at = len(s.waiting) if m.index is None else m.index
-            s = _with(s, m.request, place=Place.WAITING)
-            waiting = _insert(s.waiting, at, m.request)
-            return evolve(s, waiting=waiting, plan=evolve(s.plan, requeued=(*s.plan.requeued, m.request)))
+            return _requeue(s, m)
         case ev.Skip():
             return evolve(s, plan=evolve(s.plan, skipped={**s.plan.skipped, m.request: m.guard}))
         case ev.Publish() | ev.Withdraw() | ev.Pin() | ev.Unpin() | ev.Unfence():
             return _label(s, m)
+        case ev.Shed():
+            table = tuple(HOLE if b in m.blocks else b for b in s.requests[m.request].tables[m.group])
+            sent = tuple(HOLE if b in m.blocks else b for b in s.requests[m.request].sent[m.group])
+            return change(s, m.request, tables=_at(s, m, "tables", table), sent=_at(s, m, "sent", sent))
+        case ev.Swap():
+            return swap(s, m)
+        case ev.Load():
+            return load(s, m)
+        case ev.Evict():
+            return evict(s, m)
         case mi.Dispatch():
-            return _dispatch(s)
+            return _dispatch(s, m.frame)
         case mi.Close():
             return _close(s, m)
         case ev.Deliver():
-            return _deliver(s, m)
+            return deliver(s, m)
+        case ev.CopyStart():
+            return copy_start(s, m)
+        case ev.CopyDone():
+            return copy_done(s, m)
         case _:
             return s
 
 
-def _with(s: State, request: str, **change: Any) -> State:
-    return evolve(s, requests={**s.requests, request: evolve(s.requests[request], **change)})
+def _at(s: State, m: ev.Shed, field: str, table: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    tables: tuple[tuple[int, ...], ...] = getattr(s.requests[m.request], field)
+    return (*tables[: m.group], table, *tables[m.group + 1 :])
 
 
-def _without(queue: tuple[str, ...], request: str) -> tuple[str, ...]:
-    return tuple(r for r in queue if r != request)
-
-
-def _insert(queue: tuple[str, ...], at: int, request: str) -> tuple[str, ...]:
-    return (*queue[:at], request, *queue[at:])
-
-
-def _forget(s: State, request: str) -> State:
-    """The request is over: nothing is kept of it but what its blocks hold."""
-    requests = {r: x for r, x in s.requests.items() if r != request}
-    return evolve(
-        s, requests=requests, running=_without(s.running, request), waiting=_without(s.waiting, request), stall=0
-    )
-
-
-def _own(s: State, request: str, blocks: tuple[tuple[int, ...], ...]) -> State:
-    if not any(blocks):
-        return s
-    tables = tuple((*t, *new) for t, new in zip(s.requests[request].tables, blocks, strict=True))
-    return _with(s, request, tables=tables)
+def _idle(s: State) -> Plan:
+    """Between steps. What was published meanwhile is still to be looked at when the next step closes."""
+    return Plan(s.plan.frame, (), published=s.plan.published)
 
 
 def _spend(plan: Plan, tokens: int, running: int) -> Plan:
@@ -97,21 +99,30 @@ def _spend(plan: Plan, tokens: int, running: int) -> Plan:
 
 def _grant(s: State, m: mi.Grant) -> State:
     r = s.requests[m.request]
-    admitted = r.place is Place.WAITING
+    admitted = r.place in (Place.WAITING, Place.SWAPPED, Place.LOADING)
     start = mi.grant_start(s, m)
-    s = _own(s, m.request, m.blocks)
+    s = own(s, m.request, m.blocks)
     plan = evolve(s.plan, granted={**s.plan.granted, m.request: (start, m.tokens)}, served=())
+    if m.drafts:
+        plan = evolve(plan, drafts={**plan.drafts, m.request: m.drafts})
     plan = _spend(plan, m.tokens, 0 if admitted else m.tokens)
     if not admitted:
         return evolve(s, plan=plan)
-    s = _with(s, m.request, place=Place.RUNNING, computed=start)
+    s = change(s, m.request, place=Place.RUNNING, computed=start)
     plan = evolve(plan, admitted=(*plan.admitted, m.request))
-    return evolve(s, plan=plan, running=(*s.running, m.request), waiting=_without(s.waiting, m.request))
+    s = evolve(s, waiting=without(s.waiting, m.request), swapped=without(s.swapped, m.request))
+    return evolve(s, plan=plan, running=(*s.running, m.request))
 
 
 def _demote(s: State, m: ev.Demote) -> State:
     r = s.requests[m.request]
-    s = _with(s, m.request, place=Place.LIMBO, preempted=True, incarnation=r.incarnation + 1)
+    fate = stale_fate(s, m.request, m.cause)
+    s = disown(s, m.request, fate)
+    if fate is Fate.DROP:
+        # What it wrote for tokens that are dropped now will never be anybody's prefix.
+        memory = tuple(x.resolved(r.id, r.salt, r.tokens, len(r.tokens)) for x in s.memory)
+        s = evolve(s, memory=memory)
+    s = change(s, m.request, place=Place.LIMBO, preempted=True, incarnation=r.incarnation + 1, placeholders=0, drafts=0)
     plan = evolve(
         s.plan,
         demoted=(*s.plan.demoted, m.request),
@@ -119,14 +130,28 @@ def _demote(s: State, m: ev.Demote) -> State:
         fenced=False,
         self_preempted=s.plan.self_preempted or m.request in m.beneficiaries,
     )
-    return evolve(s, plan=plan, running=_without(s.running, m.request))
+    return evolve(s, plan=plan, running=without(s.running, m.request), preemptions=s.preemptions + 1)
 
 
-def _fence(s: State, m: ev.Release) -> State:
+def _requeue(s: State, m: ev.Requeue) -> State:
+    plan = evolve(s.plan, requeued=(*s.plan.requeued, m.request))
+    if m.queue == "swapped":
+        at = len(s.swapped) if m.index is None else m.index
+        s = change(s, m.request, place=Place.SWAPPED)
+        return evolve(s, swapped=insert(s.swapped, at, m.request), plan=plan)
+    at = len(s.waiting) if m.index is None else m.index
+    s = change(s, m.request, place=Place.WAITING)
+    return evolve(s, waiting=insert(s.waiting, at, m.request), plan=plan)
+
+
+def _fence(s: State, request: str, until: int | None) -> State:
+    if until is None:
+        return s
     memory = list(s.memory)
-    for g, table in enumerate(s.requests[m.request].tables):
-        alone = [b for b in table if b not in s.shared(g)]
-        memory[g] = memory[g].having({b: evolve(memory[g].block(b), fence=m.until) for b in alone})
+    for g, table in enumerate(s.requests[request].tables):
+        shared = s.shared(g)
+        alone = [b for b in table if b != HOLE and b not in shared]
+        memory[g] = memory[g].having({b: evolve(memory[g].block(b), fence=until) for b in alone})
     return evolve(s, memory=tuple(memory))
 
 
@@ -142,7 +167,8 @@ def _label(s: State, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfenc
                 table = r.tables[m.group]
                 # A page that is not full of known tokens, or not the request's, can never be what it is published as.
                 end = (table.index(b) + 1) * memory.page if b in table else 0
-                new[b] = evolve(block, published=r.prefix(end) if 0 < end <= len(r.tokens) else None)
+                prefix = (r.salt, r.tokens[:end]) if 0 < end <= len(r.tokens) else None
+                new[b] = evolve(block, published=prefix)
                 published = (*published, (m.group, b))
             case ev.Withdraw():
                 new[b] = evolve(block, published=None)
@@ -157,23 +183,32 @@ def _label(s: State, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfenc
     return evolve(s, memory=memories, plan=evolve(s.plan, published=published))
 
 
-def _dispatch(s: State) -> State:
-    """Every grant's KV is written; computed tokens advance. A flying frame is owed a delivery, an empty one is not."""
+def _dispatch(s: State, frame: int) -> State:
+    """Swaps ordered before the frame are done; every grant's KV is written; computed tokens advance.
+
+    A flying frame is owed a delivery, an empty one is not.
+    """
+    s = arrive_before(s, frame)
     due = {}
     for request, (start, tokens) in s.plan.granted.items():
         r = s.requests[request]
         end = start + tokens
+        due[request] = owed = promise(s, r, end, tokens, s.plan.drafts.get(request, 0))
         memory = tuple(_write(m, r, t, start, end) for m, t in zip(s.memory, r.tables, strict=True))
-        s = _with(evolve(s, memory=memory), request, computed=end)
-        due[request] = end == len(r.tokens)
+        again = max(min(end, r.peak) - start, 0)
+        s = evolve(s, memory=memory, recomputed=s.recomputed + again)
+        drafts = s.limits.drafts if owed.outputs else 0
+        s = change(s, request, computed=end, placeholders=r.placeholders + owed.outputs, drafts=drafts)
     return evolve(s, frames={**s.frames, s.plan.frame: due} if due else s.frames)
 
 
 def _write(m: Memory, r: Request, table: tuple[int, ...], start: int, end: int) -> Memory:
     new: dict[int, Block] = {}
+    if m.group.kind == "recurrent":
+        return m.having({table[-1]: evolve(m.block(table[-1]), slots=(r.prefix(end),))}) if table else m
     for p in range(start, end):
         i, slot = divmod(p, m.page)
-        if i < len(table):
+        if i < len(table) and table[i] != HOLE:
             block = new.get(table[i]) or m.block(table[i])
             slots = (*block.slots[:slot], r.prefix(p + 1), *block.slots[slot + 1 :])
             new[table[i]] = evolve(block, slots=slots)
@@ -184,21 +219,24 @@ def _close(s: State, m: mi.Close) -> State:
     for x in m.step.sent:
         had = s.requests[x.request].sent
         now = x.blocks if x.full else (*had[x.group], *x.blocks)
-        s = _with(s, x.request, sent=(*had[: x.group], now, *had[x.group + 1 :]))
+        s = change(s, x.request, sent=(*had[: x.group], now, *had[x.group + 1 :]))
     moved = False
     for request, (start, tokens) in s.plan.granted.items():
         r = s.requests[request]
         moved = moved or start + tokens > r.peak
-        s = _with(s, request, peak=max(r.peak, start + tokens))
+        s = change(s, request, peak=max(r.peak, start + tokens))
     for request in s.plan.admitted:
-        s = _with(s, request, preempted=False)
-    stall = 0 if moved or not s.requests else s.stall + 1
-    return evolve(s, stall=stall, aborted=(), plan=Plan(s.plan.frame, ()))
+        s = change(s, request, preempted=False)
+    # An empty step is no idleness of the engine's while it waits for somebody else.
+    waits = not s.plan.granted and bool(s.frames or s.copies or s.paused)
+    stall = 0 if moved or not s.requests else s.stall if waits else s.stall + 1
+    cycle = None if not stall else s.cycle if waits else _aged(s)
+    return evolve(s, stall=stall, cycle=cycle, aborted=(), plan=Plan(s.plan.frame, ()))
 
 
-def _deliver(s: State, m: ev.Deliver) -> State:
-    for i, request in enumerate(m.requests):
-        state = m.disposition[i] if m.disposition is not None else "delivered"
-        if request in s.requests and m.tokens[i] and state == "delivered":
-            s = evolve(_with(s, request, tokens=s.requests[request].tokens + m.tokens[i]), stall=0)
-    return evolve(s, frames={f: due for f, due in s.frames.items() if f != m.frame})
+def _aged(s: State) -> Cycle:
+    if s.cycle is None:
+        return Cycle(s.fingerprint(), s.preemptions)
+    if s.cycle.age + 1 == s.cycle.until:
+        return Cycle(s.fingerprint(), s.preemptions, until=2 * s.cycle.until)
+    return evolve(s.cycle, age=s.cycle.age + 1)

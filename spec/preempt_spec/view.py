@@ -7,20 +7,74 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from preempt_spec.events import Limits
+from attrs import frozen
+
+from preempt_spec.events import Group, Limits
 
 if TYPE_CHECKING:
     from preempt_spec.policies.policy import Policy
 
 
+#: Stands in a table of a sliding group for a block that the window has passed.
+HOLE: Final = -1
+
+
 class Place(Enum):
-    """Where a live request is. LIMBO: demoted and not yet requeued."""
+    """Where a live request is. LIMBO: demoted and not yet requeued. LOADING: copies fill its blocks."""
 
     WAITING = "waiting"
     RUNNING = "running"
     LIMBO = "limbo"
+    SWAPPED = "swapped"
+    LOADING = "loading"
+
+
+class Fate(Enum):
+    """What becomes of an output when its frame is delivered. All but LIVE were fixed while the frame still flew."""
+
+    LIVE = "appended, and its placeholder resolved"
+    DELIVER = "appended, and nothing else: the request was preempted meanwhile"
+    DROP = "dropped: the request was preempted meanwhile, and may compute it anew"
+    GONE = "dropped: the request is over"
+
+
+@frozen
+class Due:
+    """What a flying frame owes a request it granted `tokens` tokens.
+
+    `outputs`: most tokens it can bring: 0 if it ends before the last known token, else one and its drafts. `position`:
+    where the first of them stands in the stream. `after`: the frame that brings the token before it, if that one flies.
+    """
+
+    tokens: int
+    position: int
+    outputs: int
+    after: int | None = None
+    fate: Fate = Fate.LIVE
+
+
+@frozen
+class Copy:
+    """A copy in flight: (source, destination, group) each. `before`: the frame it is ordered before."""
+
+    direction: str
+    blocks: tuple[tuple[int, int, int], ...]
+    before: int | None
+
+
+@frozen
+class Cycle:
+    """For live/no-thrash, while nothing progresses: a past state, its age in steps, and the age at which to replace it.
+
+    Brent's search: one state is kept, replaced at ages of powers of two, so that memory stays constant.
+    """
+
+    state: object
+    preemptions: int  # up to then
+    age: int = 0
+    until: int = 1
 
 
 class RequestView(Protocol):
@@ -59,6 +113,18 @@ class RequestView(Protocol):
         """Tokens whose KV is resident in every group."""
 
     @property
+    def placeholders(self) -> int:
+        """Outputs promised by flying frames."""
+
+    @property
+    def drafts(self) -> int:
+        """Draft tokens proposed for its next grant."""
+
+    @property
+    def last(self) -> int:
+        """The frame that brought its last token; -1 if that is the prompt's."""
+
+    @property
     def peak(self) -> int:
         """The most computed tokens it ever had: the high-water mark of live/progress."""
 
@@ -68,7 +134,7 @@ class RequestView(Protocol):
 
     @property
     def tables(self) -> Sequence[Sequence[int]]:
-        """Owned blocks per group, in table order."""
+        """Owned blocks per group, in table order; HOLE for one that a sliding window has passed."""
 
     @property
     def sent(self) -> Sequence[Sequence[int]]:
@@ -89,6 +155,10 @@ class PlanView(Protocol):
     @property
     def pending(self) -> Mapping[str, tuple[int, int]]:
         """Grants made in this step and not (yet) standing: a `plan` act without its `unplan`."""
+
+    @property
+    def drafts(self) -> Mapping[str, int]:
+        """How many tokens of each standing grant are drafts; absent: none."""
 
     @property
     def spent(self) -> int:
@@ -128,7 +198,7 @@ class PlanView(Protocol):
 
     @property
     def published(self) -> Sequence[tuple[int, int]]:
-        """(group, block) made findable in this step and not withdrawn since."""
+        """(group, block) made findable since the last step ended and not withdrawn since."""
 
 
 class View(Protocol):
@@ -143,6 +213,10 @@ class View(Protocol):
         """Its configuration."""
 
     @property
+    def groups(self) -> Sequence[Group]:
+        """The KV-cache groups."""
+
+    @property
     def pages(self) -> Sequence[int]:
         """Tokens per block, per group."""
 
@@ -153,6 +227,14 @@ class View(Protocol):
     @property
     def waiting(self) -> Sequence[str]:
         """Ids in queue order."""
+
+    @property
+    def swapped(self) -> Sequence[str]:
+        """Ids of victims whose KV the host tier holds, in queue order."""
+
+    @property
+    def paused(self) -> bool:
+        """The operator paused the scheduler."""
 
     @property
     def aborted(self) -> Collection[str]:
@@ -171,8 +253,31 @@ class View(Protocol):
         """The latest frame; -1 before the first."""
 
     @property
-    def frames(self) -> Mapping[int, Mapping[str, bool]]:
-        """Undelivered frames: their requests; True if the frame reached the end of the request's known tokens."""
+    def frames(self) -> Mapping[int, Mapping[str, Due]]:
+        """Undelivered frames, in the order of their dispatch: what they owe their requests."""
+
+    @property
+    def copies(self) -> Mapping[int, Copy]:
+        """Copies in flight."""
+
+    @property
+    def preemptions(self) -> int:
+        """Demotions since the start."""
+
+    @property
+    def recomputed(self) -> int:
+        """Tokens granted again, below a high-water mark, since the start."""
+
+    @property
+    def delivered(self) -> int:
+        """Tokens appended since the start."""
+
+    @property
+    def cycle(self) -> Cycle | None:
+        """A past state to compare with; None while something progresses."""
+
+    def fingerprint(self) -> object:
+        """All that decides what a scheduler without cache and hidden state does next, as a value; block ids apart."""
 
     def extent(self, group: int) -> int:
         """All blocks of the group, reserved ones included: ids are below it."""
@@ -192,6 +297,12 @@ class View(Protocol):
     def is_free(self, group: int, block: int) -> bool:
         """Whether this block may be handed out."""
 
+    def fence(self, group: int, block: int) -> int | None:
+        """The frame this block's fence waits for."""
+
+    def overdue(self) -> Sequence[tuple[int, int]]:
+        """(block, frame) of each fence whose frame came back before this step."""
+
     def free_ids(self, group: int) -> set[int]:
         """The blocks `free` counts."""
 
@@ -201,8 +312,11 @@ class View(Protocol):
     def owner(self, group: int, block: int) -> str:
         """Who holds the block, in words."""
 
-    def covered(self, request: str, upto: int) -> int:
-        """How many leading slots of [0, upto) hold exactly this request's prefix, in every group."""
+    def covered(self, request: str, start: int, upto: int) -> int:
+        """How far a pass over [start, upto) finds this request's prefix in every slot it attends, in every group."""
+
+    def carries(self, request: str, start: int) -> bool:
+        """Whether the state of every recurrent group is this request's after `start` tokens."""
 
     def best_hit(self, request: str) -> int:
         """Longest page-aligned prefix of the request that resident full blocks hold, in every group."""
@@ -212,3 +326,20 @@ class View(Protocol):
 
     def holds_page(self, group: int, block: int) -> bool:
         """A published block holds, in every slot, the prefix it was published for."""
+
+    # -- the host tier ------------------------------------------------------------------------------------------------
+
+    def host_free(self, group: int) -> int:
+        """Host blocks not in use."""
+
+    def host_used(self, group: int, block: int) -> bool:
+        """Whether a host block is in use."""
+
+    def host_extent(self, group: int) -> int:
+        """All host blocks of the group."""
+
+    def hosted(self, request: str, upto: int) -> bool:
+        """Whether host blocks hold (or a copy brings them) what it takes to go on after `upto` tokens."""
+
+    def host_holds(self, request: str, group: int, block: int, page: int, upto: int) -> bool:
+        """Whether a host block holds page `page` of the request's prefix, as far as `upto` tokens go."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preempt_spec.events import Limits
+from preempt_spec.events import Group, Limits
 from preempt_spec.policies.policy import (
     AfterSelf,
     FullHit,
+    Memory,
     Need,
     Order,
     Phase,
@@ -15,9 +16,10 @@ from preempt_spec.policies.policy import (
     Progress,
     Requeue,
     Slots,
+    Stale,
     Victim,
 )
-from preempt_spec.view import Place, RequestView, View
+from preempt_spec.view import Fate, Place, RequestView, View
 
 
 def blocks_for(tokens: int, page: int) -> int:
@@ -25,10 +27,22 @@ def blocks_for(tokens: int, page: int) -> int:
     return -(-tokens // page)
 
 
+def pages_for(group: Group, tokens: int) -> int:
+    """Entries of a request's table that this many tokens take in a group."""
+    return min(tokens, 1) if group.kind == "recurrent" else blocks_for(tokens, group.page_size)
+
+
+def shared_pages(group: Group, hit: int) -> int:
+    """Leading blocks of an admission that a prefix hit brings. A recurrent state is never shared: it is overwritten."""
+    return 0 if group.kind == "recurrent" else blocks_for(hit, group.page_size)
+
+
 def want(s: View, request: str) -> int:
-    """Tokens a running request asks for in this step: what is known and not computed, within caps and budget."""
+    """Tokens a running request asks for in this step: known, promised or drafted, not computed; within the caps."""
     r = s.request(request)
-    room = min(len(r.tokens) - r.computed, s.limits.max_length - r.computed, s.limits.budget - s.plan.spent)
+    lack = len(r.tokens) + r.placeholders + r.drafts - r.computed
+    # The last token that may be known is sampled, never computed.
+    room = min(lack, s.limits.max_length - 1 - r.computed, s.limits.budget - s.plan.spent)
     if s.limits.long_prefill and len(s.live()) > 1:
         # vLLM's adaptive threshold never caps below a fair share of the budget (0.31.0 v1/core/sched/scheduler.py).
         room = min(room, max(s.limits.long_prefill, s.limits.budget // len(s.live())))
@@ -39,7 +53,7 @@ def growth(s: View, request: str) -> int:
     """Blocks its next grant lacks, in the group that lacks most."""
     r = s.request(request)
     end = r.computed + want(s, request)
-    return max(0, *(blocks_for(end, page) - len(r.tables[g]) for g, page in enumerate(s.pages)))
+    return max(0, *(pages_for(group, end) - len(r.tables[g]) for g, group in enumerate(s.groups)))
 
 
 def need(s: View, request: str) -> int:
@@ -89,15 +103,39 @@ def enqueue_at(s: View, request: str) -> int:
     return _sorted_index(s, request) if s.policy.order is Order.PRIORITY else len(s.waiting)
 
 
-def requeue_at(s: View, request: str) -> int:
-    """Index at which a victim joins the waiting queue."""
+def requeue_at(s: View, request: str, queue: str = "waiting") -> int:
+    """Index at which a victim joins a queue. Who is swapped comes back in the order of going."""
+    if queue == "swapped":
+        return len(s.swapped)
     return _sorted_index(s, request) if s.policy.requeue is Requeue.PRIORITY else 0
+
+
+def stale_fate(s: View, request: str, cause: str) -> Fate:
+    """What becomes of the outputs that fly when a request is preempted."""
+    dropped = any(f[request].fate is Fate.DROP for f in s.frames.values() if request in f)
+    # Whose outputs were dropped once computes their positions anew: what still flies for them stays dropped (vLLM
+    # 0.33.0 v1/core/sched/scheduler.py, _preempt_request).
+    if dropped or cause == "reset" or s.policy.stale is Stale.DROP:
+        return Fate.DROP
+    return Fate.DELIVER
+
+
+def awaits_output(s: View, request: str) -> bool:
+    """Whether a stale output that will be appended still flies: resuming now would compute its position twice."""
+    return any(f[request].fate is Fate.DELIVER for f in s.frames.values() if request in f)
 
 
 def next_admitted(s: View) -> str | None:
     """The request that is admitted next, if one is: nobody older and ready may be passed over."""
-    ready = (w for w in s.waiting if w not in s.plan.skipped)
+    if s.policy.memory is Memory.SWAP and s.swapped:
+        return s.swapped[0]
+    ready = (w for w in s.waiting if w not in s.plan.skipped and not awaits_output(s, w))
     return next(ready, None)
+
+
+def room_for_outputs(s: View, r: RequestView) -> int:
+    """Tokens a request may still emit: what is sampled beyond is cut off."""
+    return min(r.prompt + r.max_tokens, s.limits.max_length) - len(r.tokens)
 
 
 def slot_free(s: View) -> bool:
@@ -111,6 +149,8 @@ def skip_guard(s: View, request: str) -> str | None:
     r, plan = s.request(request), s.plan
     if request in plan.skipped:
         return plan.skipped[request]
+    if s.paused:
+        return "paused"
     if plan.spent_running >= s.limits.budget:
         return "budget"
     if s.policy.phase is Phase.PREFILL_FIRST and plan.admitted:
@@ -119,7 +159,9 @@ def skip_guard(s: View, request: str) -> str | None:
         return "stopped"
     if s.policy.slots is Slots.BATCH and len(plan.granted) >= s.limits.max_running:
         return "batch full"
-    if r.computed >= min(len(r.tokens), s.limits.max_length - 1):
+    if r.placeholders and r.placeholders >= room_for_outputs(s, r):
+        return "its last output flies"
+    if r.computed >= min(len(r.tokens) + r.placeholders, s.limits.max_length - 1):
         return "nothing to compute"
     return None
 
@@ -136,7 +178,7 @@ def oversize(s: View, request: RequestView) -> bool:
     """Whether the request can never be finished: longer than the engine or its pool allows."""
     end = request.prompt + request.max_tokens
     # The last emitted token is never computed: its KV needs no slot.
-    return end > s.limits.max_length or any(blocks_for(end - 1, page) > s.total(g) for g, page in enumerate(s.pages))
+    return end > s.limits.max_length or any(pages_for(group, end - 1) > s.total(g) for g, group in enumerate(s.groups))
 
 
 def patience(policy: Policy, limits: Limits) -> int:
@@ -147,13 +189,16 @@ def patience(policy: Policy, limits: Limits) -> int:
             # request's whole sequence, one chunk of one of them per step at the least; plus the step in which the
             # last running request preempted itself and the one in which its successor is admitted.
             chunk = min(limits.budget, limits.long_prefill or limits.budget)
-            return limits.max_running * blocks_for(limits.max_length, chunk) + 2
+            return limits.max_running * blocks_for(limits.max_length, chunk) + 1 + limits.frames
         case Progress.EVERY_BATCH:
             # Every batch yields a token per request; a step is empty only when the last running request preempted
             # itself, and the next step refills it at once.
-            return 3
+            return 2 + limits.frames
 
 
-def table_pages(tables: Sequence[Sequence[int]], pages: Sequence[int]) -> int:
-    """Tokens that fit in a request's tables: the group with least room decides."""
-    return min(len(t) * page for t, page in zip(tables, pages, strict=True))
+def table_room(groups: Sequence[Group], tables: Sequence[Sequence[int]], most: int) -> int:
+    """Tokens, at most `most`, that fit in a request's tables: the group with least room decides."""
+    return min(
+        most if group.kind == "recurrent" and table else len(table) * group.page_size * (group.kind != "recurrent")
+        for table, group in zip(tables, groups, strict=True)
+    )

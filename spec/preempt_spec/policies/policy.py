@@ -34,6 +34,41 @@ class Requeue(Enum):
     PRIORITY = "its sorted place"
 
 
+class Memory(Enum):
+    """What becomes of a victim's KV."""
+
+    RECOMPUTE = "dropped, and computed again"
+    SWAP = "copied to the host tier, all of it or, if that is full, none; who is swapped comes back before who waits"
+
+
+class Release(Enum):
+    """When a victim's blocks go back."""
+
+    AT_ONCE = "before it is requeued"
+    LAZY = "when somebody needs them; a victim that comes back first keeps what it has"
+
+
+class Return(Enum):
+    """When a victim is requeued."""
+
+    AT_ONCE = "in the step that preempts it"
+    ACK = "once the worker acknowledged"
+
+
+class Stale(Enum):
+    """What becomes of an output that still flies when its request is preempted. After a reset it is dropped."""
+
+    DELIVER = "appended; the request does not resume before"
+    DROP = "dropped; the request may resume at once, and computes it anew"
+
+
+class Publish(Enum):
+    """When a full page becomes findable."""
+
+    SCHEDULE = "when the pass that fills it is planned"
+    COMMIT = "once the pass that filled it came back"
+
+
 class Need(Enum):
     """How many free blocks a running request must see before it is granted tokens."""
 
@@ -106,3 +141,10 @@ class Policy:
     oversize: Oversize
     progress: Progress
     causes: frozenset[str] = frozenset({"growth"})
+    memory: Memory = Memory.RECOMPUTE
+    release: Release = Release.AT_ONCE
+    returns: Return = Return.AT_ONCE
+    stale: Stale = Stale.DELIVER
+    publish: Publish = Publish.SCHEDULE
+    hidden: bool = False  # whether anything but queues, tables and cache decides: timers, random choices
+    tax: int | None = None  # most tokens computed again per token delivered; None: reported only

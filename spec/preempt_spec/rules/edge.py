@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preempt_spec.events import Abort
 from preempt_spec.micro import Close, Grant
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import View
+from preempt_spec.view import HOLE, View
 
 ABORT = rule(
     "edge/abort",
@@ -21,7 +21,7 @@ def blocks_come_back(s: View, e: Abort) -> Iterator[str | None]:
     """The abort frees what only this request held."""
     for g, told in enumerate(e.observed.free or ()):
         shared = s.shared(g)
-        back = sum(b not in shared for b in s.request(e.request).tables[g])
+        back = 0 if e.until is not None else sum(b not in shared for b in s.request(e.request).tables[g] if b != HOLE)
         after = s.free(g) + back
         yield None if told == after else f"after the abort of {e.request} {told} blocks are free, not {after}"
 
@@ -29,10 +29,10 @@ def blocks_come_back(s: View, e: Abort) -> Iterator[str | None]:
 @on(ABORT, Abort, "release")
 def all_of_it_taken_back(s: View, e: Abort) -> Iterator[str | None]:
     """The allocator takes back every block of the request."""
-    if e.blocks is None:
+    if e.blocks is None or e.until is not None:
         return
     for g, table in enumerate(s.request(e.request).tables):
-        missing = set(table) - set(e.blocks[g] if e.blocks else ())
+        missing = set(table) - {HOLE, *(e.blocks[g] if e.blocks else ())}
         yield f"block {min(missing)} of {e.request} was not taken back at its abort" if missing else None
 
 
@@ -52,3 +52,41 @@ def granted_nothing(s: View, e: Grant) -> Iterator[str | None]:
     """No pass is run for it any more."""
     if e.request in s.aborted and e.request not in s.live():
         yield f"{e.request} was aborted and is granted {e.tokens} tokens"
+
+
+@on(ABORT, Close, "queues")
+def fences_drain(s: View, e: Close) -> Iterator[str | None]:
+    """Once the frame of a fence came back, its blocks are free."""
+    for b, until in s.overdue():
+        yield f"block {b} is still fenced; frame {until}, which it waited for, came back before this step"
+
+
+STATS = rule(
+    "edge/stats",
+    Kind.POLICY,
+    "The engine counts as many preemptions as there were; cached tokens are at most the prompt at first, and at most "
+    "what is known at a resume.",
+)
+
+
+@on(STATS, Close, "stats")
+def counts_its_preemptions(s: View, e: Close) -> Iterator[str | None]:
+    """The counter says what happened."""
+    told = e.step.observed.preemptions
+    if told is not None:
+        yield None if told == s.preemptions else f"the engine counts {told} preemptions; there were {s.preemptions}"
+
+
+@on(STATS, Close, "stats")
+def counts_what_was_cached(s: View, e: Close) -> Iterator[str | None]:
+    """Nothing can be cached that was not asked for."""
+    for told in e.step.observed.cached or ():
+        if told.request not in s.plan.admitted:
+            continue
+        r = s.request(told.request)
+        most = len(r.tokens) if r.preempted else r.prompt
+        start = s.plan.granted[told.request][0]
+        if told.tokens > most:
+            yield f"{told.request} counts {told.tokens} cached tokens of {most}"
+        else:
+            yield None if told.tokens <= start else f"{told.request} counts {told.tokens} cached and starts at {start}"

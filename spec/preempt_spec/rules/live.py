@@ -20,8 +20,8 @@ PROGRESS = rule(
 
 @on(PROGRESS, Close)
 def moves(s: View, e: Close) -> Iterator[str | None]:
-    """The number of steps since the last progress stays below the profile's K."""
-    if not s.live():
+    """The number of steps since the last progress stays below the profile's K. Idle polls are not counted."""
+    if not s.live() or (not s.plan.granted and (s.frames or s.copies or s.paused)):
         return
     k = patience(s.policy, s.limits)
     new = any(start + n > s.request(r).peak for r, (start, n) in s.plan.granted.items())
@@ -30,6 +30,31 @@ def moves(s: View, e: Close) -> Iterator[str | None]:
         if new or s.stall < k
         else f"{s.stall + 1} steps without progress (K = {k}); live are {sorted(s.live())[:4]}"
     )
+
+
+THRASH = rule(
+    "live/no-thrash",
+    Kind.POLICY,
+    "Without progress no state comes back; tokens computed again per delivered token stay below the profile's number.",
+)
+
+
+@on(THRASH, Close, "queues")
+def goes_in_no_circle(s: View, e: Close) -> Iterator[str | None]:
+    """What decides by queues, tables and cache alone, and finds them as they were, does the same again, for ever."""
+    # A cache's order of eviction cannot be seen: with one, an equal state may go on differently.
+    if s.policy.hidden or s.limits.caching or s.cycle is None or s.preemptions == s.cycle.preemptions:
+        return
+    back = s.fingerprint() == s.cycle.state
+    yield f"{s.cycle.age + 1} steps and a preemption later all is as it was, without progress" if back else None
+
+
+@on(THRASH, Close)
+def taxed_moderately(s: View, e: Close) -> Iterator[str | None]:
+    """Preemption does not cost more than the profile allows."""
+    if s.policy.tax is not None and s.recomputed:
+        most = s.policy.tax * (s.delivered + s.limits.max_length)
+        yield None if s.recomputed <= most else f"{s.recomputed} tokens computed again for {s.delivered} delivered"
 
 
 OVERSIZE = rule("live/oversize", Kind.MUST, "Inside the contract, what cannot fit is refused alone, with an error.")

@@ -1,4 +1,4 @@
-"""output/*: the stream a user sees."""
+"""output/* and frame/*: what flying frames bring back, and the stream a user sees."""
 
 from __future__ import annotations
 
@@ -6,8 +6,50 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Deliver, Finish
 from preempt_spec.micro import Grant, grant_start
+from preempt_spec.policies.functions import room_for_outputs
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import View
+from preempt_spec.view import Fate, View
+
+FRAME = rule(
+    "frame/once",
+    Kind.MUST,
+    "What a frame owes a request is delivered, empty or dropped, exactly once; which one is fixed when the request is "
+    "preempted, by its cause; a stale output is appended or dropped and touches nothing else.",
+)
+
+
+@on(FRAME, Deliver)
+def each_once(s: View, e: Deliver) -> Iterator[str | None]:
+    """Every request that the frame granted comes back once, and nobody else."""
+    due = s.frames.get(e.frame)
+    if due is None:
+        yield f"frame {e.frame} is delivered and does not fly: it was delivered before, or granted nothing"
+        return
+    for r in dict.fromkeys(e.requests):
+        if e.requests.count(r) > 1:
+            yield f"{r} is delivered twice by frame {e.frame}"
+        else:
+            yield None if r in due else f"{r} is delivered by frame {e.frame}, which did not grant it"
+    for r, x in due.items():
+        # Of a request that is over, and of one whose output is dropped, nothing need be said.
+        if x.outputs and x.fate in (Fate.LIVE, Fate.DELIVER) and r not in e.requests:
+            yield f"the output of {r} from frame {e.frame} was lost"
+
+
+@on(FRAME, Deliver)
+def as_was_fixed(s: View, e: Deliver) -> Iterator[str | None]:
+    """An output is appended or dropped as its fate says."""
+    due = s.frames.get(e.frame, {})
+    for i, r in enumerate(e.requests):
+        if r not in due:
+            continue
+        x, state = due[r], e.disposition[i] if e.disposition is not None else "delivered"
+        if x.fate in (Fate.GONE, Fate.DROP):
+            why = "is over" if x.fate is Fate.GONE else "was preempted and its output is not to be appended"
+            yield f"{r} {why}: frame {e.frame} delivered to it" if state == "delivered" and e.tokens[i] else None
+        elif x.outputs:
+            yield None if state == "delivered" else f"the output of {r} from frame {e.frame} was {state}"
+
 
 STREAM = rule(
     "output/stream",
@@ -18,45 +60,46 @@ STREAM = rule(
 
 @on(STREAM, Grant)
 def within_the_stream(s: View, e: Grant) -> Iterator[str | None]:
-    """A grant reaches no further than the known tokens, and has some."""
+    """A grant has some tokens, and reaches no further than those known, promised by flying frames, or drafted."""
     r = s.request(e.request)
     start = grant_start(s, e)
+    known = len(r.tokens) + r.placeholders + e.drafts
     if e.tokens < 1:
         yield f"{e.request} is granted {e.tokens} tokens: nothing to sample from"
-    elif start + e.tokens > len(r.tokens):
-        yield f"{e.request} is granted tokens up to {start + e.tokens}; {len(r.tokens)} are known"
+    elif start + e.tokens > known:
+        yield f"{e.request} is granted tokens up to {start + e.tokens}; {known} are known"
+    elif e.drafts > min(e.tokens - 1, r.drafts):
+        yield f"{e.request} is granted {e.drafts} drafts of {e.tokens} tokens; {r.drafts} were proposed"
     else:
         yield None
 
 
 @on(STREAM, Deliver)
-def sampled_at_the_end(s: View, e: Deliver) -> Iterator[str | None]:
-    """Exactly the requests whose grant reached their last known token get one, and the engine appends just that."""
-    due = s.frames[e.frame]
-    seen = set()
+def in_its_context(s: View, e: Deliver) -> Iterator[str | None]:
+    """What is appended was sampled behind the very last token, and the engine appends just that."""
+    due = s.frames.get(e.frame, {})
     for i, r in enumerate(e.requests):
-        tokens = e.tokens[i]
-        state = e.disposition[i] if e.disposition is not None else "delivered"
-        if r in seen:
-            yield f"{r} is delivered twice by frame {e.frame}"
-        elif r not in due:
-            yield f"{r} is delivered by frame {e.frame}, which did not grant it"
-        elif r not in s.live():
-            yield None if state == "dropped" else f"{r} is over and its output was not dropped"
-        elif tokens and not due[r]:
-            yield f"{r} got a token from frame {e.frame}, which ended before its last known token"
-        elif state != "delivered" and due[r]:
-            yield f"the token of {r} from frame {e.frame} was {state}"
-        elif due[r] and len(tokens) != 1:
+        tokens, state = e.tokens[i], e.disposition[i] if e.disposition is not None else "delivered"
+        if r not in due or r not in s.live() or due[r].fate is Fate.GONE or state != "delivered":
+            continue
+        x, q = due[r], s.request(r)
+        most = room_for_outputs(s, q)
+        if not x.outputs:
+            if tokens:
+                yield f"{r} got a token from frame {e.frame}, which ended before its last known token"
+        elif not 1 <= len(tokens) <= x.outputs:
             yield f"{r} got {len(tokens)} tokens from frame {e.frame}"
-        elif e.emitted is not None and e.emitted[i] != tokens:
-            yield f"{r} was delivered {list(tokens)} and the engine emitted {list(e.emitted[i])}"
+        elif e.accepted is not None and e.accepted[i] != len(tokens) - 1:
+            yield f"{r} got {len(tokens)} tokens from frame {e.frame}, with {e.accepted[i]} drafts accepted"
+        elif x.position != len(q.tokens):
+            at = f"token {x.position} of {r}, sampled by frame {e.frame}, comes as token {len(q.tokens)}"
+            yield f"{at}: {'it was lost' if x.position > len(q.tokens) else 'it was there already'}"
+        elif x.after is not None and x.after != q.last:
+            yield f"token {x.position} of {r} was sampled behind that of frame {x.after}, which is not in the stream"
+        elif e.emitted is not None and e.emitted[i] != tokens[:most]:
+            yield f"{r} was delivered {list(tokens[:most])} and the engine emitted {list(e.emitted[i])}"
         else:
             yield None
-        seen.add(r)
-    missing = [r for r in due if due[r] and r not in seen and r in s.live()]
-    if missing:
-        yield f"the token of {missing[0]} from frame {e.frame} was lost"
 
 
 @on(STREAM, Finish)

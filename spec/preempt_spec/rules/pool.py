@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preempt_spec.events import Abort, Finish, Plan, Release
+from preempt_spec.events import Abort, Finish, Load, Plan, Release
 from preempt_spec.micro import Close, Grant, grant_start
-from preempt_spec.policies.functions import blocks_for, table_pages
+from preempt_spec.policies.functions import shared_pages, table_room
+from preempt_spec.policies.policy import Release as When
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import Place, View
+from preempt_spec.view import HOLE, Place, View
 
 CONSERVE = rule(
     "pool/conserve",
@@ -20,11 +21,12 @@ CONSERVE = rule(
 
 @on(CONSERVE, Grant, "counts blocks")
 @on(CONSERVE, Plan, "counts blocks")
-def fresh_blocks_were_free(s: View, e: Grant | Plan) -> Iterator[str | None]:
+@on(CONSERVE, Load, "counts blocks")
+def fresh_blocks_were_free(s: View, e: Grant | Plan | Load) -> Iterator[str | None]:
     """Blocks that join a table behind a hit come out of the free set, each once."""
-    skip = (e.hit or 0) if isinstance(e, Grant) else 0
+    skip = 0 if isinstance(e, Plan) else e.hit or 0
     for g, blocks in enumerate(e.blocks):
-        fresh = blocks[blocks_for(skip, s.pages[g]) :]
+        fresh = blocks[shared_pages(s.groups[g], skip) :]
         if not fresh:
             continue
         wrong = [b for b in fresh if not s.is_free(g, b)]
@@ -37,10 +39,11 @@ def fresh_blocks_were_free(s: View, e: Grant | Plan) -> Iterator[str | None]:
 
 
 @on(CONSERVE, Grant, "counts")
-def enough_were_free(s: View, e: Grant) -> Iterator[str | None]:
+@on(CONSERVE, Load, "counts")
+def enough_were_free(s: View, e: Grant | Load) -> Iterator[str | None]:
     """A step cannot hand out more blocks than are free."""
     for g, blocks in enumerate(e.blocks):
-        fresh = len(blocks) - blocks_for(e.hit or 0, s.pages[g])
+        fresh = len(blocks) - shared_pages(s.groups[g], e.hit or 0)
         if fresh > 0:
             free = s.free(g)
             yield None if fresh <= free else f"{fresh} blocks were given to {e.request} with {free} free"
@@ -65,12 +68,12 @@ def _free_counts(s: View, told: tuple[int, ...] | None) -> Iterator[str | None]:
 @on(CONSERVE, Release, "release")
 @on(CONSERVE, Finish, "release")
 def release_is_whole(s: View, e: Release | Finish) -> Iterator[str | None]:
-    """What a request owned goes back, all of it."""
-    if e.blocks is None:
+    """What a request owned goes back, all of it, unless it is fenced."""
+    if e.blocks is None or e.until is not None:
         return
     tables = s.request(e.request).tables
     for g, blocks in enumerate(e.blocks):
-        missing = set(tables[g]) - set(blocks)
+        missing = set(tables[g]) - {*blocks, HOLE}
         yield f"block {min(missing)} of {e.request} was not taken back: leaked" if missing else None
 
 
@@ -139,7 +142,8 @@ def released_once(s: View, e: Release | Finish | Abort) -> Iterator[str | None]:
 def one_release_each(s: View, e: Release) -> Iterator[str | None]:
     """A release follows its own demotion."""
     r = s.request(e.request)
-    if r.place is Place.LIMBO:
+    lazily = s.policy.release is When.LAZY and r.place is Place.WAITING and r.preempted
+    if r.place is Place.LIMBO or lazily:
         yield None if r.computed or any(r.tables) else f"{e.request} was released a second time"
     else:
         yield f"{e.request} was released while {r.place.value}, without being preempted"
@@ -169,7 +173,9 @@ def waiting_holds_nothing(s: View, e: Close) -> Iterator[str | None]:
     for w in s.waiting:
         if w in s.plan.demoted:
             continue  # victim/reset speaks of those
-        h = held.get(w)
+        h, r = held.get(w), s.request(w)
+        if h is not None and (r.computed or any(r.tables)):
+            continue  # it had them before: a lazy release, a load that failed
         yield None if h is None else f"{w} waits and holds {h.blocks} blocks and {h.computed} computed tokens"
 
 
@@ -182,6 +188,6 @@ def grant_fits(s: View, e: Grant) -> Iterator[str | None]:
     r = s.request(e.request)
     start = grant_start(s, e)
     tables = [(*t, *new) for t, new in zip(r.tables, e.blocks, strict=True)]
-    room = table_pages(tables, s.pages)
     end = start + e.tokens
+    room = table_room(s.groups, tables, end)
     yield None if end <= room else f"{e.request} is granted up to token {end} and owns room for {room}"

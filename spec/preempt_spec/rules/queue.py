@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from preempt_spec.events import Demote, Requeue
+from preempt_spec.events import Demote, Load, Observed, Requeue
 from preempt_spec.micro import Close, Grant
-from preempt_spec.policies.functions import blocks_for, need, next_admitted, requeue_at, skip_guard, slot_free, supply
-from preempt_spec.policies.policy import AfterPreemption
+from preempt_spec.policies.functions import (
+    need,
+    next_admitted,
+    pages_for,
+    requeue_at,
+    shared_pages,
+    skip_guard,
+    slot_free,
+    supply,
+)
+from preempt_spec.policies.policy import AfterPreemption, Memory, Return
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
 
@@ -26,6 +35,13 @@ def was_running(s: View, e: Demote) -> Iterator[str | None]:
     yield None if place is Place.RUNNING else f"{e.request} was preempted while {place.value}"
 
 
+@on(ONE_PLACE, Load, "demote")
+def was_waiting(s: View, e: Load) -> Iterator[str | None]:
+    """Only who waits is loaded."""
+    place = s.request(e.request).place
+    yield None if place is Place.WAITING else f"{e.request} is loaded while {place.value}"
+
+
 @on(ONE_PLACE, Requeue, "demote")
 def was_out(s: View, e: Requeue) -> Iterator[str | None]:
     """Only who was preempted is requeued."""
@@ -39,26 +55,46 @@ def queues_partition(s: View, e: Close) -> Iterator[str | None]:
     o = e.step.observed
     if o.running is None or o.waiting is None:
         return
-    queued = len(s.running) + len(s.waiting)
-    if queued == len(s.live()) and [*o.running] == [*s.running] and [*o.waiting] == [*s.waiting]:
+    queued = len(s.running) + len(s.waiting) + len(s.swapped)
+    if (
+        queued == len(s.live())
+        and [*(o.swapped or s.swapped)] == [*s.swapped]
+        and [*o.running] == [*s.running]
+        and [*o.waiting] == [*s.waiting]
+    ):
         yield None  # equal to the shadow queues, which hold each live request once: nobody is in limbo
         return
-    seen = Counter((*o.running, *o.waiting))
+    seen = Counter((*o.running, *o.waiting, *(o.swapped or ()), *(o.loading or ())))
     both = [r for r in seen if seen[r] > 1]
     live = s.live()
     if both:
         r = both[0]
-        yield f"{r} stands {o.running.count(r)} times in running and {o.waiting.count(r)} times in waiting"
+        names = {"running": o.running, "waiting": o.waiting, "swapped": o.swapped, "loading": o.loading}
+        yield f"{r} stands in " + " and in ".join(q for q, ids in names.items() for x in ids or () if x == r)
     elif ghosts := [r for r in seen if r not in live and r not in s.aborted]:
         yield f"{ghosts[0]} is over and still queued"
-    elif lost := [r for r in live if r not in seen]:
+    elif lost := [r for r in live if r not in seen and not _apart(s, o, r)]:
         yield f"{lost[0]} is in no queue"
     else:
-        for r in (*s.running, *s.waiting):
-            if (r in o.running) != (s.request(r).place is Place.RUNNING):
-                yield f"{r} is {s.request(r).place.value} and the engine has it in the other queue"
+        for r in live:
+            place = s.request(r).place
+            told = {Place.RUNNING: o.running, Place.WAITING: o.waiting, Place.SWAPPED: o.swapped}.get(place, o.loading)
+            if r in seen and r not in (told or ()):
+                yield f"{r} is {place.value} and the engine has it in another queue"
                 return
         yield None
+
+
+def _apart(s: View, o: Observed, r: str) -> bool:
+    """Rightly in no queue that was read: swapped or loading, or in the limbo that the profile declares."""
+    match s.request(r).place:
+        case Place.SWAPPED:
+            return o.swapped is None
+        case Place.LOADING:
+            return o.loading is None
+        case Place.LIMBO:
+            return s.policy.returns is Return.ACK
+    return False
 
 
 FRONT = rule("queue/front", Kind.POLICY, "A victim re-enters the queue where the profile says.")
@@ -68,12 +104,23 @@ FRONT = rule("queue/front", Kind.POLICY, "A victim re-enters the queue where the
 def at_its_place(s: View, e: Requeue) -> Iterator[str | None]:
     """The index at which the victim was put is the policy's."""
     if e.index is not None:
-        at = requeue_at(s, e.request)
+        at = requeue_at(s, e.request, e.queue)
+        queue = s.swapped if e.queue == "swapped" else s.waiting
         yield (
             None
             if e.index == at
-            else f"{e.request} was requeued at {e.index} of {list(s.waiting)}; {s.policy.name} puts it at {at}"
+            else f"{e.request} was requeued at {e.index} of {list(queue)}; {s.policy.name} puts it at {at}"
         )
+
+
+@on(FRONT, Requeue, "place release")
+def in_its_queue(s: View, e: Requeue) -> Iterator[str | None]:
+    """Whose KV the host holds comes back by way of the swapped queue, everybody else by way of the waiting one."""
+    kept = s.policy.memory is Memory.SWAP and s.request(e.request).computed > 0
+    if kept or e.queue == "swapped":
+        right = kept == (e.queue == "swapped")
+        kv = "in the host tier" if kept else "nowhere"
+        yield None if right else f"{e.request} was requeued in {e.queue} and its KV is {kv}"
 
 
 @on(FRONT, Close, "queues demote")
@@ -86,7 +133,7 @@ def stays_at_its_place(s: View, e: Close) -> Iterator[str | None]:
     if set(told) != set(s.waiting):
         return  # queue/one-place speaks of that
     for v in s.plan.requeued:
-        if v in told:
+        if v in told and v in s.waiting:
             yield (
                 None
                 if told.index(v) == s.waiting.index(v)
@@ -103,8 +150,8 @@ ORDER = rule(
 
 @on(ORDER, Grant)
 def nobody_overtaken(s: View, e: Grant) -> Iterator[str | None]:
-    """The admitted request is the first that is ready."""
-    if s.request(e.request).place is Place.WAITING:
+    """The admitted request is the first that is ready. Who was loading already had its turn."""
+    if s.request(e.request).place in (Place.WAITING, Place.SWAPPED):
         first = next_admitted(s)
         yield None if e.request == first else f"{e.request} was admitted before {first}"
 
@@ -170,16 +217,18 @@ def within_budget(s: View, e: Grant) -> Iterator[str | None]:
 def gates_open(s: View, e: Grant) -> Iterator[str | None]:
     """Every gate is open to the request that is admitted."""
     r = s.request(e.request)
-    if r.place is not Place.WAITING:
+    if r.place is Place.RUNNING:
         return
     known, hit = len(r.tokens), e.hit or 0
     if s.plan.demoted and s.policy.after_preemption is AfterPreemption.CLOSED:
         yield f"{e.request} was admitted in a step that preempted {s.plan.demoted[0]}"
+    elif s.paused:
+        yield f"{e.request} was admitted while the scheduler is paused"
     elif not slot_free(s):
         yield f"{e.request} was admitted with all {s.limits.max_running} slots of {s.policy.slots.value} taken"
     elif _splits(s, (e.start if e.start is not None else hit) + e.tokens, known):
         yield f"{e.request} was admitted with {e.tokens} tokens of {known} known and chunked prefill is off"
-    else:
+    elif r.place is not Place.LOADING:  # its blocks passed the gates when the load began
         yield _fits(s, e, known)
 
 
@@ -191,11 +240,13 @@ def _splits(s: View, end: int, known: int) -> bool:
 def _fits(s: View, e: Grant, known: int) -> str | None:
     """Room for the whole known sequence if the engine promises it, and above the watermark if something runs."""
     mark = s.limits.watermark if s.running else 0
-    for g, page in enumerate(s.pages):
-        cached = blocks_for(e.hit or 0, page)
+    had = s.request(e.request).tables
+    for g, group in enumerate(s.groups):
+        cached = shared_pages(group, e.hit or 0)
         # A hit block that nobody holds comes out of the free set too.
         idle = sum(s.is_free(g, b) for b in e.blocks[g][:cached])
-        lack = blocks_for(known, page) - cached if s.limits.whole_fit else len(e.blocks[g]) - cached
+        lack = pages_for(group, known) - len(had[g]) if s.limits.whole_fit else len(e.blocks[g])
+        lack -= cached
         if lack + idle + mark > s.free(g):
             takes = f"it takes {lack + idle} blocks above a watermark of {mark}"
             return f"{e.request} was admitted: {takes}, {s.free(g)} are free"

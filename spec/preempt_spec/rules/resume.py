@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preempt_spec.events import Publish
+from preempt_spec.events import Publish, Shed
 from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import hit_limit
+from preempt_spec.policies.policy import Publish as When
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
 
@@ -72,7 +73,7 @@ def no_more_than_resident(s: View, e: Grant) -> Iterator[str | None]:
         yield f"{e.request} hit {e.hit} tokens and starts at {start}"
     elif start > (most := hit_limit(s, e.request)):
         yield f"{e.request} starts at {start}; a hit may cover {most} of its {len(s.request(e.request).tokens)} tokens"
-    elif start and not s.resident(e.request, start, e.blocks):
+    elif start > s.request(e.request).computed and not s.resident(e.request, start, e.blocks):
         yield f"{e.request} starts at {start}; resident blocks hold {s.best_hit(e.request)} tokens of its prefix"
     else:
         yield None
@@ -90,8 +91,25 @@ def reads_own_prefix(s: View, e: Close) -> Iterator[str | None]:
     """After the frame's own writes, each granted request finds its prefix in every slot it attends."""
     for r, (start, tokens) in s.plan.granted.items():
         end = start + tokens
-        got = s.covered(r, end)
+        got = s.covered(r, start, end)
         yield None if got == end else f"{r} attends slot {got}, which does not hold its token {got} in its context"
+
+
+@on(PROVENANCE, Grant, "blocks")
+def carries_own_state(s: View, e: Grant) -> Iterator[str | None]:
+    """A recurrent state is read before it is written: it must be the request's, after exactly its computed tokens."""
+    if any(group.kind == "recurrent" for group in s.groups) and s.request(e.request).place is Place.RUNNING:
+        start = grant_start(s, e)
+        yield None if s.carries(e.request, start) else f"the state of {e.request} is not that after {start} tokens"
+
+
+@on(PROVENANCE, Shed, "blocks")
+def out_of_the_window(s: View, e: Shed) -> Iterator[str | None]:
+    """Only what no later token attends leaves a table."""
+    r, group = s.request(e.request), s.groups[e.group]
+    first = r.computed + 1 - group.window if group.kind == "sliding" else 0
+    early = [b for i, b in enumerate(r.tables[e.group]) if b in e.blocks and (i + 1) * group.page_size > first]
+    yield f"block {early[0]} left the table of {e.request}, which attends from {max(first, 0)} on" if early else None
 
 
 PUBLISH = rule(
@@ -107,6 +125,17 @@ def publishes_its_own(s: View, e: Publish) -> Iterator[str | None]:
     table = s.request(e.request).tables[e.group]
     foreign = [b for b in e.blocks if b not in table]
     yield f"{e.request} published block {foreign[0]}, which is not in its table" if foreign else None
+
+
+@on(PUBLISH, Publish, "publish blocks")
+def not_before_its_commit(s: View, e: Publish) -> Iterator[str | None]:
+    """Where pages become findable at commit, the frames that fill them came back."""
+    if s.policy.publish is When.COMMIT:
+        r = s.request(e.request)
+        flying = sum(f[e.request].tokens for f in s.frames.values() if e.request in f)
+        ends = [(i + 1) * s.pages[e.group] for i, b in enumerate(r.tables[e.group]) if b in e.blocks]
+        late = max(ends, default=0) > r.computed - flying
+        yield f"{e.request} published pages up to {max(ends)} while frames still write them" if late else None
 
 
 @on(PUBLISH, Close, "publish blocks")

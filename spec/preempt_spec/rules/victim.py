@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, Grant
 from preempt_spec.policies.functions import eligible, need, skip_guard, supply, victim
+from preempt_spec.policies.policy import Memory
+from preempt_spec.policies.policy import Release as When
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
 
@@ -137,15 +139,18 @@ RESET = rule(
     "victim/reset",
     Kind.POLICY,
     "At demotion step-local state is cleared (drafts, placeholders); at release the table is empty and the computed "
-    "tokens are 0 (recompute).",
+    "tokens are 0 (recompute) or all that were computed (swap).",
 )
 
 
 @on(RESET, Release, "reset")
 def computed_is_zero(s: View, e: Release) -> Iterator[str | None]:
-    """KV that was given back is not counted as computed."""
+    """KV that was given back is not counted as computed, unless all of it was swapped."""
+    if e.kept:
+        swaps = s.policy.memory is Memory.SWAP and e.kept == s.request(e.request).computed
+        yield None if swaps else f"{e.request} keeps {e.kept} of {s.request(e.request).computed} computed tokens"
     if e.computed is not None and e.until is None:
-        yield None if e.computed == 0 else f"{e.request} was released and keeps {e.computed} computed tokens"
+        yield None if e.computed == e.kept else f"{e.request} was released and keeps {e.computed} computed tokens"
     if e.drafts is not None:
         yield None if e.drafts == 0 else f"{e.request} was released and keeps {e.drafts} drafts"
 
@@ -156,7 +161,7 @@ def victim_holds_nothing(s: View, e: Close) -> Iterator[str | None]:
     if e.step.observed.held is None:
         return
     held = {h.request: h for h in e.step.observed.held}
-    for v in s.plan.demoted:
+    for v in s.plan.demoted if s.policy.release is When.AT_ONCE else ():
         if v in s.waiting:
             h = held.get(v)
             yield (

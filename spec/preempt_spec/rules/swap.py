@@ -1,0 +1,157 @@
+"""swap/*: KV that goes to the host tier and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preempt_spec.events import CopyStart, Evict, Load, Plan, Release, Swap, Unfence
+from preempt_spec.micro import Close, Grant, grant_start
+from preempt_spec.policies.functions import pages_for
+from preempt_spec.policies.policy import Memory
+from preempt_spec.rules.rule import Kind, on, rule
+from preempt_spec.state import needed_pages
+from preempt_spec.view import HOLE, Place, View
+
+ROUND_TRIP = rule(
+    "swap/round-trip",
+    Kind.MUST,
+    "Every slot loaded back has a host copy of the needed prefix, in every component, restored into the blocks the "
+    "request owns now: its KV crosses the link out and in.",
+)
+
+
+@on(ROUND_TRIP, Release, "copies")
+def went_out(s: View, e: Release) -> Iterator[str | None]:
+    """What a victim keeps as computed, the host holds."""
+    if e.kept:
+        out = s.hosted(e.request, e.kept)
+        yield None if out else f"{e.request} keeps {e.kept} computed tokens whose KV was not copied to the host"
+
+
+@on(ROUND_TRIP, Swap, "copies blocks")
+def comes_back_whole(s: View, e: Swap) -> Iterator[str | None]:
+    """A swap-in fills the page of the request's new table that each host block holds, and leaves none out."""
+    if e.direction != "in":
+        return
+    r = s.request(e.request)
+    upto = s.plan.granted.get(e.request, (r.computed, 0))[0]
+    for g, group in enumerate(s.groups):
+        pairs = {dst: src for src, dst, of in e.blocks if of == g}
+        pages = needed_pages(group, upto)
+        places = {b: i for i, b in enumerate(r.tables[g]) if b != HOLE}
+        foreign = [b for b in pairs if b not in places]
+        lost = [i for i in pages if i >= len(r.tables[g]) or r.tables[g][i] not in pairs]
+        if foreign:
+            yield f"block {foreign[0]} of group {g} is filled for {e.request}, which does not own it"
+        elif lost:
+            yield f"page {lost[0]} of {e.request} (group {g}) does not come back"
+        else:
+            wrong = [i for i in pages if not s.host_holds(e.request, g, pairs[r.tables[g][i]], i, upto)]
+            yield f"page {wrong[0]} of {e.request} (group {g}) comes back as something else" if wrong else None
+
+
+@on(ROUND_TRIP, Grant, "copies blocks")
+def is_there(s: View, e: Grant) -> Iterator[str | None]:
+    """Who resumes behind a load finds all of it."""
+    if s.request(e.request).place is Place.LOADING:
+        start = grant_start(s, e)
+        got = s.covered(e.request, start, start) if s.carries(e.request, start) else 0
+        yield None if got == start else f"{e.request} resumes at {start}; what was loaded holds its prefix up to {got}"
+
+
+FENCE = rule(
+    "swap/fence",
+    Kind.MUST,
+    "A block is reused only after the copies and passes that use it are done, or ordered before the reusing frame; no "
+    "pass reads a block whose load is not done.",
+)
+
+
+@on(FENCE, Grant, "copies blocks")
+@on(FENCE, Plan, "copies blocks")
+@on(FENCE, Load, "copies blocks")
+def not_in_transit(s: View, e: Grant | Plan | Load) -> Iterator[str | None]:
+    """No block that a copy still reads or fills is handed out, and none that it still fills is attended."""
+    frame = s.last_frame
+    for copy in s.copies.values():
+        if copy.before is not None and copy.before <= frame:
+            continue
+        device = {(g, src if copy.direction == "out" else dst) for src, dst, g in copy.blocks}
+        again = [b for g, blocks in enumerate(e.blocks) for b in blocks if (g, b) in device]
+        attended: list[int] = []
+        if isinstance(e, Grant) and copy.direction == "in":
+            tables = s.request(e.request).tables
+            attended = [b for g, table in enumerate(tables) for b in table if (g, b) in device]
+        if again:
+            yield f"block {again[0]} was given to {e.request} while a copy still uses it"
+        else:
+            yield f"{e.request} attends block {attended[0]}, whose load is not done" if attended else None
+
+
+@on(FENCE, Evict, "copies")
+def not_read_any_more(s: View, e: Evict) -> Iterator[str | None]:
+    """No copy still reads or fills a host block that is given up."""
+    for copy in s.copies.values():
+        if copy.before is not None and copy.before <= s.last_frame:
+            continue
+        host = {dst if copy.direction == "out" else src for src, dst, g in copy.blocks if g == e.group}
+        used = [b for b in e.blocks if b in host]
+        yield f"host block {used[0]} was given up while a copy still uses it" if used else None
+
+
+@on(FENCE, Unfence, "blocks")
+def its_frame_is_back(s: View, e: Unfence) -> Iterator[str | None]:
+    """A fence falls when the frame it waited for was delivered."""
+    for b in e.blocks:
+        until = s.fence(e.group, b)
+        flying = until is not None and any(f <= until for f in s.frames)
+        yield f"the fence of block {b} fell before frame {until} was delivered" if flying else None
+
+
+HOST_POOL = rule(
+    "swap/host-pool",
+    Kind.MUST,
+    "Host blocks conserve: each is free, or in use for one page; a full host pool falls back to recomputation.",
+)
+
+
+@on(HOST_POOL, Swap, "copies")
+@on(HOST_POOL, CopyStart, "copies")
+def into_free_host_blocks(s: View, e: Swap | CopyStart) -> Iterator[str | None]:
+    """What goes out goes into host blocks nobody uses; what comes in comes from used ones, all copied by now."""
+    filling = {(g, dst) for c in s.copies.values() if c.direction == "out" for _, dst, g in c.blocks}
+    seen = set()
+    for src, dst, g in e.blocks:
+        if e.direction == "out":
+            bad = s.host_used(g, dst) or (g, dst) in seen
+            seen.add((g, dst))
+            yield f"host block {dst} is filled while it is in use" if bad else None
+        elif not s.host_used(g, src):
+            yield f"host block {src} is loaded and holds nothing"
+        else:
+            yield f"host block {src} is loaded while it is still filled" if (g, src) in filling else None
+
+
+@on(HOST_POOL, Evict, "copies")
+def was_in_use(s: View, e: Evict) -> Iterator[str | None]:
+    """Only what is used can be given up, once."""
+    for b in e.blocks:
+        twice = e.blocks.count(b) > 1 or not s.host_used(e.group, b)
+        yield f"host block {b} was given up and was not in use" if twice else None
+
+
+@on(HOST_POOL, Close, "host copies")
+def host_count_agrees(s: View, e: Close) -> Iterator[str | None]:
+    """The engine's count of free host blocks is what its copies leave."""
+    for g, told in enumerate(e.step.observed.host_free or ()):
+        free = s.host_free(g)
+        yield None if told == free else f"the engine counts {told} free host blocks, its copies leave {free}"
+
+
+@on(HOST_POOL, Release, "copies release")
+def swaps_while_there_is_room(s: View, e: Release) -> Iterator[str | None]:
+    """A victim is swapped while the host has room for all of it, and computed again only when it has not."""
+    r = s.request(e.request)
+    if s.policy.memory is Memory.SWAP and r.computed and not e.kept:
+        lack = [g for g, group in enumerate(s.groups) if pages_for(group, r.computed) > s.host_free(g)]
+        yield None if lack else f"{e.request} lost {r.computed} computed tokens while the host had room for them"
