@@ -20,11 +20,10 @@ from preempt_spec import micro as mi
 from preempt_spec.policies.functions import (
     blocks_for,
     hit_limit,
-    need,
     next_admitted,
+    pressure,
     requeue_at,
-    supply,
-    table_pages,
+    table_room,
     victim,
 )
 from preempt_spec.rules import Violation
@@ -173,7 +172,7 @@ def _told(s: View, m: mi.Close) -> Iterator[Compared]:
                 yield _compare(f"{request}: the worker's table", table, list(owned))
     for request, (start, tokens) in s.plan.granted.items():
         end = start + tokens
-        if (held := s.covered(request, end)) != end and any(s.request(request).tables):
+        if (held := s.covered(request, start, end)) != end and any(s.request(request).tables):
             yield _compare(f"{request}: attends slots up to", end, f"{held} hold its own context")
 
 
@@ -189,9 +188,10 @@ def _grant(s: View, m: mi.Grant) -> Iterator[Compared]:
             yield _compare(f"{m.request}: starts at", m.start, r.computed)
             start = m.start if m.start is not None else r.computed
         end = (start or 0) + m.tokens
-        slots = table_pages([(*t, *new) for t, new in zip(r.tables, m.blocks, strict=True)], s.pages)
-        wrong = end > min(len(r.tokens), slots)
-        yield Compared(f"{m.request}: ends at", str(end), f"{len(r.tokens)} known, {slots} slots owned", wrong)
+        slots = table_room(s.groups, [(*t, *new) for t, new in zip(r.tables, m.blocks, strict=True)], end)
+        known = len(r.tokens) + r.placeholders + m.drafts
+        wrong = end > min(known, slots)
+        yield Compared(f"{m.request}: ends at", str(end), f"{known} known, {slots} slots owned", wrong)
     for g, blocks in enumerate(m.blocks):
         if blocks:
             fresh = blocks[blocks_for(m.hit or 0, s.pages[g]) :]
@@ -206,8 +206,9 @@ def _demote(s: View, m: ev.Demote) -> Iterator[Compared]:
     yield Compared("cause", m.cause, _shown(sorted(s.policy.causes)), m.cause not in s.policy.causes)
     if who:
         yield _compare("victim", m.request, victim(s, who[0]) or "nobody")
-        yield _compare(f"blocks needed by {', '.join(who)}", m.need, sum(need(s, b) for b in who))
-    yield _compare("blocks free", m.supply, supply(s))
+        need, supply = pressure(s, who)
+        yield _compare(f"blocks needed by {', '.join(who)}", m.need, need)
+        yield _compare("blocks free", m.supply, supply)
     yield Compared("granted in this step", None, _shown(list(s.plan.granted)))
 
 

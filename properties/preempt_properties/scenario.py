@@ -16,8 +16,10 @@ step
 '''
 ```
 
-Every failure writes one, `replay` runs it. `step` is a scheduling decision and the delivery of its frame; after the
-script the run goes on until nobody is left or nothing moves any more. Three more fields are optional:
+Every failure writes one, `replay` runs it. `step` is a scheduling decision and the delivery of its frame; with
+`frames = 3`, of the oldest frame once three would fly (`deliver` brings it back sooner). `reset`, `pause` and `resume`
+are what the operator does between steps. After the script the run goes on, resumed, until nobody is left or nothing
+moves any more. Three more fields are optional:
 `engine = "vllm==0.33.0"` (where to replay it), `rule = "queue/front"` (which it broke there) and a table `options` (of
 the engine's adapter).
 """
@@ -30,7 +32,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import asdict, field, fields, frozen
-from attrs.validators import ge, instance_of, le
+from attrs.validators import ge, in_, instance_of, le
+
+#: The kinds of KV-cache groups a configuration may name.
+GROUPS = ("full", "full+sliding", "full+recurrent", "full+sliding+recurrent")
 
 
 class ScenarioError(Exception):
@@ -66,6 +71,10 @@ class Config:
     caching: bool = _flag(False)
     whole_fit: bool = _flag(True)
     watermark: int = _count(0, default=0)  # blocks
+    frames: int = _count(1, 16, default=1)  # that may fly at once
+    drafts: int = _count(0, 64, default=0)  # proposed for a grant, at most
+    host_blocks: int = _count(0, default=0)  # of the host tier, per group
+    groups: str = field(default="full", validator=in_(GROUPS))  # kinds of KV-cache groups
 
 
 @frozen
@@ -95,7 +104,19 @@ class Abort:
     when: str = "before"
 
 
-Command = Add | Step | Abort
+@frozen
+class Control:
+    """The operator acts: reset, pause or resume."""
+
+    kind: str
+
+
+@frozen
+class Deliver:
+    """The oldest flying frame comes back now; nothing happens if none flies."""
+
+
+Command = Add | Step | Abort | Control | Deliver
 Option = bool | int | float | str
 
 
@@ -143,6 +164,10 @@ def _line(command: Command) -> str:
             return "step" if command.count == 1 else f"step {command.count}"
         case Abort():
             return f"abort {command.request}" + ("" if command.when == "before" else f" {command.when}")
+        case Control():
+            return command.kind
+        case Deliver():
+            return "deliver"
 
 
 def loads(text: str) -> Scenario:
@@ -199,9 +224,13 @@ def _command(words: list[str]) -> Command:
             return Abort(_name(request))
         case ["abort", request, "flying"]:
             return Abort(_name(request), "flying")
+        case ["reset" | "pause" | "resume" as kind]:
+            return Control(kind)
+        case ["deliver"]:
+            return Deliver()
         case ["add", request, *rest]:
             return _add(_name(request), rest)
-    raise ValueError(f"{' '.join(words)[:60]!r} is not add, step or abort")
+    raise ValueError(f"{' '.join(words)[:60]!r} is not add, step, abort, deliver, reset, pause or resume")
 
 
 def _add(request: str, rest: list[str]) -> Add:

@@ -14,6 +14,7 @@ from random import Random
 
 from attrs import evolve
 
+from preempt_properties.overlap import OVERLAP, overlapped
 from preempt_properties.scenario import Add, Config, Scenario
 from preempt_properties.timeline import chance, script
 from preempt_spec.policies.functions import blocks_for
@@ -23,7 +24,8 @@ from preempt_spec.policies.profiles import PROFILES
 #: What an engine may be able to do, as adapters name it; `reuse`: an id may be used again as soon as its request was
 #: aborted; `small_budget`: it starts with a budget below `max_running`, as vLLM does not. Two more must be asked for:
 #: `reject` (the scheduler itself refuses what can never fit, so such requests are inside its contract) and `ties` (an
-#: engine that follows its policy may break a rule on them: see `_adds`).
+#: engine that follows its policy may break a rule on them: see `_adds`). What goes beyond one frame at a time is named
+#: in `overlap`; `EVERYTHING` has both.
 CAPABILITIES = frozenset(
     {
         "abort",
@@ -40,6 +42,8 @@ CAPABILITIES = frozenset(
     }
 )
 
+EVERYTHING = CAPABILITIES | OVERLAP
+
 
 #: What a workload is out for. `grow`: a few requests outgrow the pool. `crowd`: many small ones grow in step, so that
 #: one step needs several victims. `chunks`: long prefills are admitted by their first chunk and then need several
@@ -55,7 +59,8 @@ def workload(random: Random, policy: str, *, capabilities: frozenset[str] = CAPA
     else:
         config = _mixed(random, policy, mood, capabilities)
     adds = _adds(random, config, mood, capabilities)
-    return Scenario(config, tuple(script(random, config, adds, capabilities)))
+    scenario = Scenario(config, tuple(script(random, config, adds, capabilities)))
+    return overlapped(random, scenario, capabilities) if capabilities & OVERLAP else scenario
 
 
 # -- the engine -------------------------------------------------------------------------------------------------------

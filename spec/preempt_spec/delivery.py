@@ -10,7 +10,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from preempt_spec import events as ev
-from preempt_spec.edit import change, fated
+from preempt_spec.edit import change, fated, resolved
 from preempt_spec.policies.functions import room_for_outputs
 from preempt_spec.state import Request, State
 from preempt_spec.view import Due, Fate, Place
@@ -73,8 +73,7 @@ def _resolve(s: State, request: str, due: Due, sampled: int) -> State:
 def _settle(s: State, request: str, due: Due, sampled: int, upto: int | None) -> State:
     """What was written ahead is known now, as far as `upto`; later frames write behind it what rejected drafts held."""
     r = s.requests[request]
-    memory = tuple(m.resolved(request, r.salt, r.tokens, upto) for m in s.memory)
-    s = evolve(s, memory=memory)
+    s = resolved(s, r, upto)
     if sampled == due.outputs:
         return s
     back = due.outputs - sampled

@@ -6,8 +6,9 @@ from typing import Any
 
 from attrs import evolve
 
-from preempt_spec.state import State, Tables
-from preempt_spec.view import HOLE, Fate
+from preempt_spec.memory import resolve
+from preempt_spec.state import Request, State, Tables
+from preempt_spec.view import Fate, with_holes
 
 
 def change(s: State, request: str, **fields: Any) -> State:
@@ -26,33 +27,45 @@ def insert(queue: tuple[str, ...], at: int, request: str) -> tuple[str, ...]:
 
 
 def own(s: State, request: str, blocks: Tables) -> State:
-    """With blocks appended to a request's tables. A sliding group has its null block for pages the window passed."""
+    """With blocks appended to a request's tables."""
     if not any(blocks):
         return s
     tables = tuple(
-        (*t, *(HOLE if m.group.kind == "sliding" and b < m.reserved else b for b in new))
+        (*t, *with_holes(m.group, m.reserved, new))
         for t, new, m in zip(s.requests[request].tables, blocks, s.memory, strict=True)
     )
     return change(s, request, tables=tables)
 
 
 def fated(s: State, request: str, fate: Fate) -> State:
-    """With all that flying frames owe a request given a fate."""
+    """With all that flying frames owe a request given a fate; of an earlier request of its id they owe nothing."""
     frames = {
-        f: {r: evolve(due, fate=fate) if r == request else due for r, due in frame.items()}
+        f: {r: evolve(x, fate=fate) if r == request and x.fate is not Fate.GONE else x for r, x in frame.items()}
         for f, frame in s.frames.items()
     }
     return evolve(s, frames=frames)
 
 
+def resolved(s: State, r: Request, upto: int | None) -> State:
+    """With what `r` wrote ahead known as far as its tokens go, wherever a copy of it is; beyond `upto`, lost."""
+    held = {c: tuple(resolve(slots, r.id, r.salt, r.tokens, upto) for slots in x) for c, x in s.carried.items()}
+    incoming = tuple((g, b, resolve(slots, r.id, r.salt, r.tokens, upto)) for g, b, slots in s.plan.incoming)
+    return evolve(
+        s,
+        memory=tuple(m.resolved(r.id, r.salt, r.tokens, upto) for m in s.memory),
+        host=tuple(m.resolved(r.id, r.salt, r.tokens, upto) for m in s.host),
+        carried=held,
+        plan=evolve(s.plan, incoming=incoming),
+    )
+
+
 def forget(s: State, request: str) -> State:
     """The request is over: nothing is kept of it but what its blocks hold."""
     gone = s.requests[request]
-    s = fated(s, request, Fate.GONE)
+    s = resolved(fated(s, request, Fate.GONE), gone, len(gone.tokens))
     return evolve(
         s,
         requests={r: x for r, x in s.requests.items() if r != request},
-        memory=tuple(m.resolved(request, gone.salt, gone.tokens, len(gone.tokens)) for m in s.memory),
         running=without(s.running, request),
         waiting=without(s.waiting, request),
         swapped=without(s.swapped, request),

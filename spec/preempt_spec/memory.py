@@ -72,9 +72,15 @@ class Memory:
         changed = {}
         for b, block in self.blocks.items():
             if any(isinstance(s, Ahead) and s.request == request for s in block.slots):
-                slots = tuple(_resolved(s, request, salt, tokens, upto) for s in block.slots)
-                changed[b] = evolve(block, slots=slots)
+                changed[b] = evolve(block, slots=resolve(block.slots, request, salt, tokens, upto))
         return self.having(changed) if changed else self
+
+
+def resolve(
+    slots: tuple[Slot, ...], request: str, salt: str, tokens: tuple[int, ...], upto: int | None
+) -> tuple[Slot, ...]:
+    """Slots with what `request` wrote ahead known as far as `tokens` go, and lost beyond `upto`."""
+    return tuple(_resolved(slot, request, salt, tokens, upto) for slot in slots)
 
 
 def _resolved(slot: Slot, request: str, salt: str, tokens: tuple[int, ...], upto: int | None) -> Slot:

@@ -19,15 +19,14 @@ from preempt_spec.delivery import appended
 from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
     hit_limit,
-    need,
     next_admitted,
     oversize,
     pages_for,
+    pressure,
     requeue_at,
     room_for_outputs,
     skip_guard,
     slot_free,
-    supply,
     victim,
     want,
 )
@@ -66,7 +65,7 @@ class Reference(Record):
         if kind == "reset":
             for r in reversed(self.state.running):
                 self._act(ev.Demote(r, cause="reset"))
-                self.release(r)
+                self._act(ev.Release(r, 0, self.owned(r), None, 0, 0))
                 self.requeue(r)
             for g, m in enumerate(self.state.memory):
                 self.withdraw(g, tuple(m.blocks))
@@ -135,7 +134,8 @@ class Reference(Record):
 
     def fits(self, request: str) -> bool:
         """Whether a running request may be granted tokens now."""
-        return need(self.state, request) <= self.supply()
+        need, supply = self.pressure(request)
+        return need <= supply
 
     def make_room(self, request: str) -> None:
         """Preempt, one victim at a time, until `request` fits or was itself the victim."""
@@ -155,10 +155,8 @@ class Reference(Record):
         if planned:
             self.take_back(victim)
         after = len(self.state.plan.granted)
-        self._act(
-            ev.Demote(victim, after, "growth", (requester,), "blocks", need(self.state, requester), self.supply())
-        )
-        self.release(victim, self.swap_out(victim))
+        self._act(ev.Demote(victim, after, "growth", (requester,), "blocks", *self.pressure(requester)))
+        self.release(victim)
         self.requeue(victim)
         if planned:
             self._act(ev.Unplan(victim, after, planned[1]))
@@ -180,9 +178,9 @@ class Reference(Record):
         self._act(ev.Swap(victim, "out", out, len(s.plan.granted)))
         return r.computed
 
-    def release(self, victim: str, kept: int = 0) -> None:
+    def release(self, victim: str) -> None:
         """All blocks go back, and what the host does not hold counts as computed no more."""
-        tables = self.owned(victim)
+        kept, tables = self.swap_out(victim), self.owned(victim)
         self._act(ev.Release(victim, len(self.state.plan.granted), tables, None, kept, 0, kept))
 
     def requeue(self, victim: str) -> None:
@@ -299,9 +297,9 @@ class Reference(Record):
 
     # -- decisions, memory -------------------------------------------------------------------------------------------
 
-    def supply(self) -> int:
-        """Free blocks in the group that has fewest."""
-        return supply(self.state)
+    def pressure(self, request: str) -> tuple[int, int]:
+        """Blocks the request needs, and free blocks, where it is tightest."""
+        return pressure(self.state, (request,))
 
     def pick_blocks(self, group: int, count: int, keep: tuple[int, ...]) -> tuple[int, ...]:
         """Free blocks: those that hold no findable page first, so that a victim's prefix lives on for its resume."""

@@ -117,6 +117,10 @@ class State:
         """Blocks that may be owned."""
         return self.memory[group].total - self.memory[group].reserved
 
+    def reserved(self, group: int) -> int:
+        """Blocks that are never handed out: the lowest ids."""
+        return self.memory[group].reserved
+
     def extent(self, group: int) -> int:
         """All blocks of the group."""
         return self.memory[group].total

@@ -134,6 +134,9 @@ def admissible(s: View, m: mi.Micro) -> None:
         case mi.Close():
             _close_makes_sense(s, m.step)
         case mi.Grant():
+            if m.drafts and any(group.kind == "recurrent" for group in s.groups):
+                # Rejected drafts cannot be cut out of a state; engines keep one per draft, which is not modelled.
+                raise Malformed("drafts", "are not judged together with a recurrent group")
             if m.request not in s.aborted:
                 _live(s, "requests", m.request)
             for g, blocks in enumerate(m.blocks):

@@ -10,12 +10,12 @@ from attrs import evolve
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.delivery import deliver, disown, promise
-from preempt_spec.edit import change, forget, insert, own, without
+from preempt_spec.edit import change, forget, insert, own, resolved, without
 from preempt_spec.memory import Block, Memory
 from preempt_spec.policies.functions import enqueue_at, stale_fate
 from preempt_spec.state import Plan, Request, State
 from preempt_spec.transfer import arrive_before, copy_done, copy_start, evict, load, swap
-from preempt_spec.view import HOLE, Cycle, Fate, Place
+from preempt_spec.view import HOLE, Cycle, Fate, Place, with_holes
 
 
 def apply_micro(s: State, m: mi.Micro) -> State:
@@ -120,8 +120,7 @@ def _demote(s: State, m: ev.Demote) -> State:
     s = disown(s, m.request, fate)
     if fate is Fate.DROP:
         # What it wrote for tokens that are dropped now will never be anybody's prefix.
-        memory = tuple(x.resolved(r.id, r.salt, r.tokens, len(r.tokens)) for x in s.memory)
-        s = evolve(s, memory=memory)
+        s = resolved(s, r, len(r.tokens))
     s = change(s, m.request, place=Place.LIMBO, preempted=True, incarnation=r.incarnation + 1, placeholders=0, drafts=0)
     plan = evolve(
         s.plan,
@@ -218,7 +217,8 @@ def _write(m: Memory, r: Request, table: tuple[int, ...], start: int, end: int) 
 def _close(s: State, m: mi.Close) -> State:
     for x in m.step.sent:
         had = s.requests[x.request].sent
-        now = x.blocks if x.full else (*had[x.group], *x.blocks)
+        told = with_holes(s.groups[x.group], s.memory[x.group].reserved, x.blocks)
+        now = told if x.full else (*had[x.group], *told)
         s = change(s, x.request, sent=(*had[: x.group], now, *had[x.group + 1 :]))
     moved = False
     for request, (start, tokens) in s.plan.granted.items():

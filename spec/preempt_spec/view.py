@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 HOLE: Final = -1
 
 
+def with_holes(group: Group, reserved: int, blocks: Sequence[int]) -> tuple[int, ...]:
+    """Blocks of a table as told: a sliding group has a reserved block for each page that the window has passed."""
+    return tuple(HOLE if b < reserved else b for b in blocks) if group.kind == "sliding" else tuple(blocks)
+
+
 class Place(Enum):
     """Where a live request is. LIMBO: demoted and not yet requeued. LOADING: copies fill its blocks."""
 
@@ -278,6 +283,9 @@ class View(Protocol):
 
     def fingerprint(self) -> object:
         """All that decides what a scheduler without cache and hidden state does next, as a value; block ids apart."""
+
+    def reserved(self, group: int) -> int:
+        """Blocks of the group that are never handed out: the lowest ids."""
 
     def extent(self, group: int) -> int:
         """All blocks of the group, reserved ones included: ids are below it."""

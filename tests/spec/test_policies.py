@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from preempt_spec import events as ev
 from preempt_spec.events import Limits
 from preempt_spec.policies import functions as fn
 from preempt_spec.policies.policy import AfterSelf, Need
@@ -89,7 +90,7 @@ NEEDS = [
     (3, 2, (0,), 1, 1),  # the next token is on a new page
     (4, 3, (0, 1), 1, 0),
     (8, 2, (0,), 6, 3),  # a prefill under way
-    (12, 11, (0, 1, 2, 3, 4, 5), 1, 0),
+    (11, 10, (0, 1, 2, 3, 4, 5), 1, 0),
     (3, 3, (0, 1), 0, 0),  # all computed: its output has not come back
 ]
 
@@ -98,9 +99,9 @@ NEEDS = [
 def test_need_of_a_running_request(at: At, known: int, computed: int, table: tuple[int, ...], want: int, growth: int):
     s = at(running={"a": {"known": known, "computed": computed, "table": table}})
     assert fn.want(s, "a") == want
-    assert fn.growth(s, "a") == fn.need(s, "a") == growth
+    assert fn.growth(s, "a", 0) == fn.pressure(s, ["a"])[0] == growth
     eager = evolve(s, policy=evolve(s.policy, need=Need.ONE_FREE))
-    assert fn.need(eager, "a") == 1
+    assert fn.pressure(eager, ["a"])[0] == 1
 
 
 CAPS = [
@@ -124,7 +125,7 @@ def test_want_within_caps(at: At, budget: int, spent: int, long_prefill: int, ot
 
 def test_supply_is_what_no_table_names(at: At):
     s = at(running={"a": {"table": (0, 1)}, "b": {"table": (1, 2)}}, blocks=8)
-    assert fn.supply(s) == 5
+    assert fn.pressure(s, ["a"])[1] == 5
 
 
 GUARDS = [
@@ -195,4 +196,8 @@ def test_blocks_for(tokens: int, page: int, blocks: int):
 
 
 def test_the_group_with_least_room_decides():
-    assert fn.table_pages(((1, 2), (3,)), (2, 3)) == 3
+    groups = (ev.Group("a", "full", 2), ev.Group("b", "full", 3))
+    assert fn.table_room(groups, ((1, 2), (3,)), 9) == 3
+    state = ev.Group("s", "recurrent", 1)
+    assert fn.table_room((groups[0], state), ((1, 2), (7,)), 9) == 4
+    assert fn.table_room((groups[0], state), ((1, 2), ()), 9) == 0

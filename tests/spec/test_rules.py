@@ -9,10 +9,10 @@ import pytest
 from preempt_spec import micro
 from preempt_spec.events import OBSERVABLE
 from preempt_spec.policies.profiles import PROFILES
-from preempt_spec.rules import RULES, Kind, edge, live, output, pool, queue, resume, victim
+from preempt_spec.rules import RULES, Kind, edge, frame, live, output, pool, queue, resume, swap, victim
 from preempt_spec.rules.rule import rule
 
-FAMILIES = {m.__name__.rsplit(".", 1)[1]: m for m in (pool, victim, queue, resume, output, live, edge)}
+FAMILIES = {m.__name__.rsplit(".", 1)[1]: m for m in (pool, victim, queue, resume, swap, frame, output, live, edge)}
 
 
 @pytest.mark.parametrize("id", RULES)

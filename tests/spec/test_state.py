@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from attrs import evolve
 
-from preempt_spec.state import Block, State, is_page
+from preempt_spec.memory import Block, is_page
+from preempt_spec.state import State
 
 At = Callable[..., State]
 
@@ -46,20 +47,20 @@ def test_shared_counts_tables_and_pins(at: At):
 
 def test_covered_stops_at_the_first_slot_with_other_content(at: At):
     s = at(running={"a": {"known": 5, "table": (0, 1, 2)}})
-    assert s.covered("a", 5) == 0
+    assert s.covered("a", 0, 5) == 0
     s = written(s, "a", 5)
-    assert s.covered("a", 5) == 5
-    assert s.covered("a", 3) == 3
+    assert s.covered("a", 0, 5) == 5
+    assert s.covered("a", 0, 3) == 3
     other = at(running={"a": {"known": 5, "table": (0, 1, 2)}, "b": {"tokens": (9, 9), "known": 2, "table": (1,)}})
     other = evolve(other, memory=s.memory)
-    assert written(other, "b", 1).covered("a", 5) == 2  # b wrote over its third slot
+    assert written(other, "b", 1).covered("a", 0, 5) == 2  # b wrote over its third slot
 
 
 def test_covered_ends_with_the_table(at: At):
     s = at(running={"a": {"known": 4, "table": (0, 1)}})
     s = written(s, "a", 4)
     short = evolve(s, requests={"a": evolve(s.request("a"), tables=((0,),))})
-    assert short.covered("a", 4) == 2
+    assert short.covered("a", 0, 4) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from preempt_spec.reference import OBSERVES, Reference
 from preempt_spec.rules import RULES
 from preempt_spec.state import State, initial
 from preempt_spec.system import Malformed, apply, check, clauses, observable, run
+from preempt_spec.view import Due
 
 At = Callable[..., State]
 
@@ -58,8 +59,14 @@ MALFORMED = [
     (ev.Step(1, acts=(ev.Demote("x"),)), "request"),
     (ev.Step(1, acts=(ev.Pin((9,)),)), "acts.blocks"),
     (ev.Step(1, acts=(ev.Pin((1,), group=1),)), "acts.blocks"),
-    (ev.Deliver(0, ("a",), ((1,),)), "frame"),
-    (ev.CopyStart(0, "out", ()), "event"),
+    (ev.Deliver(7, ("a",), ((1,),)), "frame"),
+    (ev.CopyDone(0), "copy"),
+    (ev.CopyStart(0, "out", ((1, 0, 0),)), "blocks"),  # there is no host pool
+    (ev.CopyStart(0, "out", (), before=0), "before"),
+    (ev.Step(1, acts=(ev.Swap("a", "in", ((0, 1, 0),)),)), "acts.blocks"),
+    (ev.Step(1, acts=(ev.Evict((0,)),)), "acts.blocks"),
+    (ev.Step(1, acts=(ev.Requeue("a", queue="somewhere"),)), "acts.queue"),
+    (ev.Step(1, acts=(ev.Load("x", 0, ((),)),)), "request"),
 ]
 
 
@@ -74,7 +81,7 @@ def test_what_makes_no_sense_is_malformed(running: State, event: ev.Event, field
 
 def test_one_frame_in_flight(running: State):
     s = apply(running, ev.Step(1, ("a",), (1,)))
-    with pytest.raises(Malformed, match="1 is not delivered"):
+    with pytest.raises(Malformed, match=r"2 is one too many: 1 is not delivered, and limits.frames is 1"):
         apply(s, ev.Step(2))
     with pytest.raises(Malformed, match="x is not known"):
         apply(s, ev.Deliver(1, ("x",), ((1,),)))
@@ -92,7 +99,7 @@ def test_check_leaves_the_state_alone_and_apply_goes_on(running: State):
     assert running.last_frame == 0
     after = apply(running, event)
     assert after.request("a").computed == 4
-    assert after.frames == {1: {"a": True}}
+    assert after.frames == {1: {"a": Due(tokens=1, position=4, outputs=1)}}
 
 
 def test_a_violation_stops_at_its_micro_event(running: State):

@@ -57,6 +57,7 @@ E = TypeVar("E", bound=msgspec.Struct)
 _EVENTS = {
     "add": (wire.Arrive, wire.Reject),
     "abort": (wire.Abort,),
+    "control": (wire.Control,),
     "step": (wire.Step,),
     "deliver": (wire.Deliver,),
 }
@@ -102,9 +103,25 @@ class Session:
         assert isinstance(event, wire.Step | wire.EngineError | Refused)
         return event
 
-    def deliver(self, frame: int, requests: Sequence[str], tokens: Sequence[Sequence[int]]) -> tuple[wire.Event, ...]:
-        """A frame's sampled tokens. Returns the delivery and the finishes it caused."""
-        reply = self._ask("deliver", frame=frame, requests=list(requests), tokens=[list(t) for t in tokens])
+    def control(self, kind: str) -> wire.Control | wire.EngineError | Refused:
+        """The operator acts: reset, pause or resume."""
+        event = self._event("control", kind=kind)
+        assert isinstance(event, wire.Control | wire.EngineError | Refused)
+        return event
+
+    def deliver(
+        self,
+        frame: int,
+        requests: Sequence[str],
+        tokens: Sequence[Sequence[int]],
+        proposed: Sequence[int] | None = None,
+    ) -> tuple[wire.Event, ...]:
+        """A frame's sampled tokens, for all it owes one, stale and finished requests among them.
+
+        `proposed`: drafts for the next grant of each. Returns the delivery and the finishes it caused.
+        """
+        more = {} if proposed is None else {"proposed": list(proposed)}
+        reply = self._ask("deliver", frame=frame, requests=list(requests), tokens=[list(t) for t in tokens], **more)
         ended = reply.pop("finished", [])
         if not isinstance(ended, list) or not all(isinstance(e, dict) for e in ended):
             raise HarnessError(f"{self.transport.name}: finished: expected a list of objects")
@@ -113,6 +130,8 @@ class Session:
             raise HarnessError(f"{self.transport.name}: refused a delivery: {event.reason}")
         if isinstance(event, wire.Deliver) and event.emitted == event.tokens:
             event = msgspec.structs.replace(event, emitted=None)  # read and equal is not written out
+        if isinstance(event, wire.Deliver) and event.disposition and {*event.disposition} == {"delivered"}:
+            event = msgspec.structs.replace(event, disposition=None)
         return (event, *(self._read({"event": "finish", **e}, wire.Finish) for e in ended))
 
     def stop(self) -> None:

@@ -42,6 +42,10 @@ class Configuration(Struct, forbid_unknown_fields=True):
     watermark: Count
     seed: Int64
     options: dict[str, Any]
+    frames: Size = 1  # that may fly at once
+    drafts: Count = 0  # that follow each sampling grant unasked
+    host_blocks: Count = 0
+    groups: str = "full"
 
 
 class Start(Struct, tag_field="do", tag="start"):
@@ -84,12 +88,17 @@ class Step(Struct, tag_field="do", tag="step"):
 
 
 class Deliver(Struct, tag_field="do", tag="deliver"):
-    """A frame's sampled tokens, for those of its requests whose grant reached their last known token."""
+    """A frame's sampled tokens, for those of its requests whose grant reached their last known or promised token.
+
+    Also for those that were preempted or ended meanwhile: the worker samples for them all the same. `proposed`: drafts
+    for their next grant.
+    """
 
     id: Id
     frame: Count
     requests: tuple[str, ...]
     tokens: tuple[tuple[Int64, ...], ...]
+    proposed: tuple[Count, ...] | None = None
 
 
 class Stop(Struct, tag_field="do", tag="stop"):
@@ -112,6 +121,7 @@ _MORE: Final[dict[str, dict[str, Any]]] = {
                     "request": {"type": "string"},
                     "reason": {"type": "string"},
                     "blocks": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+                    "until": {"type": "integer"},
                 },
                 "required": ["request"],
                 "additionalProperties": False,

@@ -10,6 +10,7 @@ from preempt_oracle.monitor.counts import Counts, Ledger
 from preempt_oracle.monitor.growth import Grown, all_grow, growing_as_told
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
+from preempt_spec.policies.policy import Release
 
 
 class Books:
@@ -21,7 +22,7 @@ class Books:
     def quiet(self, e: wire.Step) -> Grown | None:
         """Whose tables grow, if nothing else happens in this step, and all books agree."""
         s = self.s
-        if s.aborted or e.resumed or e.hits or e.drafts:
+        if s.aborted or e.resumed or e.hits or s.cycle is not None or self._taxed():
             return None
         told = growing_as_told(s, e)
         if told is None or told.full or not all_grow(s, told.grown):
@@ -39,9 +40,11 @@ class Books:
     def agree(self, e: wire.Step, told: bool) -> bool:
         """After a step with preemptions or admissions: every book agrees. `told`: what was sent is known to."""
         s, plan = self.s, self.s.plan
-        if s.aborted or plan.published or plan.pending or e.drafts:
+        if s.aborted or plan.pending or s.cycle is not None or s.memory[0].fences or self._taxed():
             return False
         if not self._observed(e.observed, s.memory[0].nfree):
+            return False
+        if not all(s.holds_page(g, b) for g, b in plan.published) or not self._cached(e.observed.cached or ()):
             return False
         for v in plan.requeued:
             if v not in s.waiting:
@@ -56,6 +59,20 @@ class Books:
             if x.known is not None and x.known != len(requests[x.request].tokens):
                 return False
         return all(h.request in admitted for h in e.hits)
+
+    def _taxed(self) -> bool:
+        """Whether the price of preemption is to be looked at."""
+        return self.s.policy.tax is not None and self.s.recomputed > 0
+
+    def _cached(self, cached: tuple[wire.Hit, ...]) -> bool:
+        s, plan = self.s, self.s.plan
+        for told in cached:
+            if told.request in plan.admitted:
+                r = s.requests[told.request]
+                most = len(r.tokens) if r.preempted else r.prompt
+                if told.tokens > min(most, plan.granted[told.request][0]):
+                    return False
+        return True
 
     def _sent_agrees(self, e: wire.Step) -> bool:
         s, plan = self.s, self.s.plan
@@ -82,9 +99,12 @@ class Books:
         n.announced += 1 if e.resumed else 0
         n.known += sum(x.known is not None for x in e.resumed)
         n.victims += len(plan.demoted)
+        n.published += len(plan.published)
+        n.cached += sum(told.request in plan.admitted for told in o.cached or ())
         if o.held is not None:
             n.held += sum(w not in plan.demoted for w in s.waiting)
-            n.reset += sum(v in s.waiting for v in plan.demoted)
+            if s.policy.release is Release.AT_ONCE:
+                n.reset += sum(v in s.waiting for v in plan.demoted)
         if o.waiting is not None:
             n.places += len(plan.requeued)
 
@@ -92,12 +112,18 @@ class Books:
         s = self.s
         if o.free_ids is not None or o.held or (o.free is not None and o.free != (free,)):
             return False
-        if o.refs is not None and (o.refs or s.memory[0].nshared):
+        if o.refs is not None and {x.block: x.count for x in o.refs} != s.memory[0].many:
+            return False
+        if o.host_free is not None and o.host_free != (s.host_free(0),):
+            return False
+        if o.preemptions is not None and o.preemptions != s.preemptions:
             return False
         if o.running is None:
             return o.waiting is None
-        if len(s.rows) + len(s.waiting) != len(s.requests):
-            return False  # somebody is in limbo
+        if len(s.rows) + len(s.waiting) + len(s.swapped) != len(s.requests) or (
+            o.swapped and [*o.swapped] != s.swapped
+        ):
+            return False  # somebody is in limbo, or loading
         return o.waiting is not None and [*o.running] == s.running and [*o.waiting] == s.waiting
 
     def _count_observed(self, o: wire.Observed) -> None:
@@ -108,3 +134,7 @@ class Books:
             n.refs += 1
         if o.running is not None:
             n.queues += 1
+        if o.host_free is not None:
+            n.host += 1
+        if o.preemptions is not None:
+            n.stats += 1

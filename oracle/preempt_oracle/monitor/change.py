@@ -1,21 +1,25 @@
 """What a micro-event changes in the mutable shadow: `preempt_spec.transition`, in place.
 
-A Hypothesis property holds this file, the cohort's short cuts and the pure system to the same violations, exercise
-counts and state, event by event.
+What flying frames bring is in `flying`, what moves between tiers in `transfer`. A Hypothesis property holds these
+files, the cohort's short cuts and the pure system to the same violations, exercise counts and state, event by event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preempt_oracle.monitor.plan import Flight, Granted, Plan
+from attrs import evolve
+
+from preempt_oracle.monitor.flying import deliver, dispatch, over, stale
+from preempt_oracle.monitor.plan import Granted, Plan
 from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
+from preempt_oracle.monitor.transfer import copy_done, copy_start, evict, swap
 from preempt_oracle.trace import wire
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.functions import enqueue_at
-from preempt_spec.view import Place
+from preempt_spec.policies.functions import enqueue_at, shared_pages
+from preempt_spec.view import HOLE, Cycle, Place
 
 
 def change(s: Shadow, m: mi.Micro) -> None:
@@ -31,20 +35,22 @@ def change(s: Shadow, m: mi.Micro) -> None:
             requeue(s, m)
         case mi.Begin():
             s.last_frame = m.frame
-            s.plan = Plan(m.frame, tuple(s.running), Granted())
+            s.plan = Plan(m.frame, tuple(s.running), Granted(), s.plan.published)
         case mi.Dispatch():
-            _dispatch(s)
+            dispatch(s, m.frame)
         case mi.Close():
             close(s, m.step.sent)
         case ev.Arrive():
             arrive(s, m)
-        case ev.Reject() | ev.Finish():
-            forget(s, m.request)
+        case ev.Reject():
+            forget(s, m.request, None)
+        case ev.Finish():
+            forget(s, m.request, m.until)
         case ev.Abort():
-            forget(s, m.request)
+            forget(s, m.request, m.until)
             s.aborted.append(m.request)
         case ev.Deliver():
-            _deliver(s, m)
+            deliver(s, m)
         case ev.Plan():
             own(s, s.requests[m.request], m.blocks)
             s.plan.pending = {**s.plan.pending, m.request: (m.start, m.tokens)}
@@ -56,11 +62,28 @@ def change(s: Shadow, m: mi.Micro) -> None:
             s.plan.spent_running -= m.tokens
         case ev.Skip():
             s.plan.skipped = {**s.plan.skipped, m.request: m.guard}
-        case ev.Publish() | ev.Withdraw() | ev.Pin() | ev.Unpin() | ev.Unfence():
+        case ev.Publish():
+            publish(s, m)
+        case ev.Withdraw():
+            withdraw(s, m)
+        case ev.Pin() | ev.Unpin() | ev.Unfence():
             _label(s, m)
+        case ev.Shed():
+            _shed(s, m)
+        case ev.Load():
+            _load(s, m)
+        case ev.Swap():
+            swap(s, m)
+        case ev.Evict():
+            evict(s, m)
+        case ev.CopyStart():
+            copy_start(s, m)
+        case ev.CopyDone():
+            copy_done(s, m)
         case mi.ControlDone():
-            s.stall = 0
-            s.plan = Plan(s.last_frame, ())
+            s.stall, s.cycle = 0, None
+            s.paused = {"pause": True, "resume": False}.get(m.kind, s.paused)
+            s.plan = Plan(s.plan.frame, (), None, s.plan.published)
         case _:
             pass
 
@@ -69,34 +92,39 @@ def arrive(s: Shadow, m: ev.Arrive) -> None:
     """A new request waits."""
     r = Req(s, m.request, m.prompt, len(s.memory))
     r.max_tokens, r.priority, r.arrival, r.salt = m.max_tokens, m.priority, m.arrival, m.salt
+    r.limit = min(r.prompt + r.max_tokens, s.limits.max_length)
     s.requests[m.request] = r
-    s.stall = 0
+    s.stall, s.cycle = 0, None
     s.waiting.insert(enqueue_at(s, m.request), m.request)
 
 
-def forget(s: Shadow, request: str) -> None:
+def forget(s: Shadow, request: str, until: int | None) -> None:
     """The request is over: nothing is kept of it but what its blocks hold."""
     r = s.requests.pop(request)
     s.leave(r)
-    release(s, r, None)
-    s.epoch += 1
-    while request in s.waiting:
-        s.waiting.remove(request)
-    s.stall = 0
+    release(s, r, until, 0)
+    over(s, request)
+    for queue in (s.waiting, s.swapped):
+        while request in queue:
+            queue.remove(request)
+    s.stall, s.cycle = 0, None
 
 
-def release(s: Shadow, r: Req, until: int | None) -> None:
-    """All its blocks go back, behind a fence if `until` names a frame."""
+def release(s: Shadow, r: Req, until: int | None, kept: int) -> None:
+    """All its blocks go back, behind a fence if `until` names a frame; `kept` tokens count as computed still."""
     s.melt(r)
     for g, m in enumerate(s.memory):
-        alone = [b for b in r.tables[g] if m.holders(b) == 1] if until is not None else ()
-        m.give_all(r.tables[g], r)
+        table = r.tables[g]
+        if HOLE in table:
+            table = [b for b in table if b != HOLE]
+        alone = [b for b in table if m.holders(b) == 1] if until is not None else ()
+        m.give_all(table, r)
         for b in alone:
             m.fence(b, until or 0)
         r.tables[g] = []
     r.apart = None
-    r.base = r.noted = 0
-    r.suspect, r.plain = False, True
+    r.base = r.noted = kept
+    r.suspect, r.plain, r.astray = False, True, True
 
 
 def own(s: Shadow, r: Req, blocks: Sequence[Sequence[int]], hit: int = 0) -> None:
@@ -105,14 +133,20 @@ def own(s: Shadow, r: Req, blocks: Sequence[Sequence[int]], hit: int = 0) -> Non
         if new:
             r.split()
             m = s.memory[g]
-            shared = -(-hit // m.page)
+            if m.kind == "sliding":
+                new = [HOLE if b < m.reserved else b for b in new]
+            shared = shared_pages(m.group, hit)
+            fresh = new[shared:]
             for b in new[:shared]:
-                _look_at(s, m.owner[b], g, b)
-                m.take(b)
-            for b in new[shared:]:
+                if b != HOLE:
+                    _look_at(s, m.owner[b], g, b)
+                    m.take(b)
+            if m.kind == "sliding":
+                fresh = [b for b in fresh if b != HOLE]
+            for b in fresh:
                 if m.refs[b]:
                     _crowd(s, g, b)
-            m.take_all(new[shared:], r)
+            m.take_all(fresh, r)
             r.tables[g].extend(new)
 
 
@@ -137,19 +171,20 @@ def _crowd(s: Shadow, g: int, b: int) -> None:
 def _grant(s: Shadow, m: mi.Grant) -> None:
     r = s.requests[m.request]
     s.melt(r)
-    admitted = r.place is Place.WAITING
     start = mi.grant_start(s, m)
-    own(s, r, m.blocks, (m.hit or 0) if admitted else 0)
+    own(s, r, m.blocks, (m.hit or 0) if r.place is not Place.RUNNING else 0)
+    if m.drafts:
+        s.plan.drafts = {**s.plan.drafts, m.request: m.drafts}
     enter(s, r, start, m.tokens)
 
 
 def enter(s: Shadow, r: Req, start: int, tokens: int) -> None:
-    """A grant enters the plan; who waited runs."""
+    """A grant enters the plan; who waited, was swapped or loading, runs."""
     plan, request = s.plan, r.id
     plan.granted.enter(request, start, tokens)
     plan.served = ()
     plan.spent += tokens
-    if r.place is not Place.WAITING:
+    if r.place not in (Place.WAITING, Place.SWAPPED, Place.LOADING):
         plan.spent_running += tokens
         return
     r.place = Place.RUNNING
@@ -157,8 +192,9 @@ def enter(s: Shadow, r: Req, start: int, tokens: int) -> None:
     r.base = start
     r.plain = not start or all(start % page == 0 for page in s.pages)
     plan.admitted += (request,)
-    while request in s.waiting:
-        s.waiting.remove(request)
+    for queue in (s.waiting, s.swapped):
+        while request in queue:
+            queue.remove(request)
     s.running.append(request)
     s.rows.append(r)
 
@@ -167,6 +203,7 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
     """A running request is a victim from now on."""
     r, plan = s.requests[m.request], s.plan
     s.leave(r)
+    stale(s, r, m.cause)
     r.place = Place.LIMBO
     s.preemptions += 1
     r.preempted = True
@@ -179,32 +216,42 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
 
 def give_back(s: Shadow, m: ev.Release | wire.Release) -> None:
     """A victim's blocks go back."""
-    release(s, s.requests[m.request], m.until)
+    release(s, s.requests[m.request], m.until, m.kept)
     s.plan.fenced = m.until is not None
 
 
 def requeue(s: Shadow, m: ev.Requeue | wire.Requeue) -> None:
-    """A victim waits."""
+    """A victim waits, or is swapped."""
     r = s.requests[m.request]
     s.odd = s.odd or r.place is not Place.LIMBO
-    r.place = Place.WAITING
-    s.waiting.insert(len(s.waiting) if m.index is None else m.index, m.request)
+    queue, r.place = (s.swapped, Place.SWAPPED) if m.queue == "swapped" else (s.waiting, Place.WAITING)
+    queue.insert(len(queue) if m.index is None else m.index, m.request)
     s.plan.requeued += (m.request,)
 
 
-def _label(s: Shadow, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfence) -> None:
+def publish(s: Shadow, m: ev.Publish | wire.Publish) -> None:
+    """Blocks are findable as pages of the request, if they are full of known tokens."""
+    memory, r = s.memory[m.group], s.requests[m.request]
+    table = r.tables[m.group]
+    for b in m.blocks:
+        end = (table.index(b) + 1) * memory.page if b in table else 0
+        memory.published[b] = (r.tokens, r.salt, end) if 0 < end <= len(r.tokens) else None
+        s.plan.published += ((m.group, b),)
+
+
+def withdraw(s: Shadow, m: ev.Withdraw | wire.Withdraw) -> None:
+    """Blocks are not findable any more."""
+    published = s.memory[m.group].published
+    for b in m.blocks:
+        published.pop(b, None)
+    if s.plan.published:
+        s.plan.published = tuple([p for p in s.plan.published if p[0] != m.group or p[1] not in m.blocks])
+
+
+def _label(s: Shadow, m: ev.Pin | ev.Unpin | ev.Unfence) -> None:
     memory = s.memory[m.group]
     for b in m.blocks:
         match m:
-            case ev.Publish():
-                r = s.requests[m.request]
-                table = r.tables[m.group]
-                end = (table.index(b) + 1) * memory.page if b in table else 0
-                memory.published[b] = (r.tokens, r.salt, end) if 0 < end <= len(r.tokens) else None
-                s.plan.published += ((m.group, b),)
-            case ev.Withdraw():
-                memory.published.pop(b, None)
-                s.plan.published = tuple(p for p in s.plan.published if p != (m.group, b))
             case ev.Pin():
                 memory.pin(b)
             case ev.Unpin():
@@ -213,17 +260,24 @@ def _label(s: Shadow, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfen
                 memory.unfence(b)
 
 
-def _dispatch(s: Shadow) -> None:
-    ends = {}
-    for request, (start, tokens) in s.plan.granted.items():
-        r = s.requests[request]
-        s.melt(r)
-        end = start + tokens
-        s.write(r, start, end)
-        r.base = end
-        ends[request] = end == len(r.tokens)
-    if ends:
-        s.frames[s.plan.frame] = Flight(tuple(ends), ends)
+def _shed(s: Shadow, m: ev.Shed) -> None:
+    r, memory = s.requests[m.request], s.memory[m.group]
+    s.melt(r)
+    r.split()
+    gone = [b for b in r.tables[m.group] if b in m.blocks and b != HOLE]
+    memory.give_all(gone, r)
+    r.astray = True
+    for tables in (r.tables, r.split()):
+        tables[m.group] = [HOLE if b in m.blocks else b for b in tables[m.group]]
+    _rejoined(r)
+
+
+def _load(s: Shadow, m: ev.Load) -> None:
+    r = s.requests[m.request]
+    own(s, r, m.blocks, m.hit)
+    r.place, r.base = Place.LOADING, m.computed
+    while m.request in s.waiting:
+        s.waiting.remove(m.request)
 
 
 def close(s: Shadow, sent: Sequence[ev.Sent]) -> None:
@@ -235,6 +289,7 @@ def close(s: Shadow, sent: Sequence[ev.Sent]) -> None:
         moved = moved or start + tokens > r.peak
         r.set_peak(start + tokens)
     settle_step(s, moved)
+    s.settle_in(s.rows)
 
 
 def tell(s: Shadow, sent: Sequence[ev.Sent | wire.Sent]) -> None:
@@ -245,40 +300,36 @@ def tell(s: Shadow, sent: Sequence[ev.Sent | wire.Sent]) -> None:
         if x.full:
             table.clear()
         table.extend(x.blocks)
-        if r.apart == r.tables:
-            r.apart = None
+        _rejoined(r)
+
+
+def _rejoined(r: Req) -> None:
+    if r.apart == r.tables:
+        r.apart = None
 
 
 def settle_step(s: Shadow, moved: bool) -> None:
     """What lasted for one step ends with it."""
-    for request in s.plan.admitted:
+    plan = s.plan
+    for request in plan.admitted:
         s.requests[request].preempted = False
-    s.stall = 0 if moved or not s.requests else s.stall + 1
+    # An empty step is no idleness of the engine's while it waits for somebody else.
+    waits = not plan.granted and bool(s.frames or s.copies or s.paused)
+    if moved or not s.requests:
+        s.stall = 0
+    elif not waits:
+        s.stall += 1
+    if not s.stall:
+        s.cycle = None
+    elif not waits:
+        s.cycle = _aged(s)
     s.aborted.clear()
-    s.plan = Plan(s.plan.frame, ())
+    s.plan = Plan(plan.frame, ())
 
 
-def _deliver(s: Shadow, m: ev.Deliver) -> None:
-    for i, request in enumerate(m.requests):
-        delivered = m.disposition is None or m.disposition[i] == "delivered"
-        r = s.requests.get(request)
-        if r is not None and m.tokens[i] and delivered:
-            s.melt(r)
-            r.tokens.extend(m.tokens[i])
-            s.stall = 0
-    del s.frames[m.frame]
-    rejoin(s, m.requests)
-
-
-def rejoin(s: Shadow, requests: Sequence[str]) -> None:
-    """Who decodes steadily again goes back into the cohort."""
-    if len(s.memory) > 1:
-        return
-    for request in requests:
-        r = s.requests.get(request)
-        if r is not None and not r.steady and r.place is Place.RUNNING and r.plain and not r.suspect:
-            m = s.memory[0]
-            room = len(r.tables[0]) * m.page
-            tail = r.tables[0][r.base // m.page] if r.base < room else None
-            if len(r.tokens) == r.base + 1 and room >= r.base and (tail is None or m.refs[tail] == 1):
-                s.join(r)
+def _aged(s: Shadow) -> Cycle:
+    if s.cycle is None:
+        return Cycle(s.fingerprint(), s.preemptions)
+    if s.cycle.age + 1 == s.cycle.until:
+        return Cycle(s.fingerprint(), s.preemptions, until=2 * s.cycle.until)
+    return evolve(s.cycle, age=s.cycle.age + 1)

@@ -12,27 +12,30 @@ from collections.abc import Sequence
 from typing import cast
 
 from preempt_oracle.monitor.books import Books
-from preempt_oracle.monitor.change import forget, rejoin
+from preempt_oracle.monitor.change import change, forget
 from preempt_oracle.monitor.counts import Active, Ledger, counts
+from preempt_oracle.monitor.flight import Flight
 from preempt_oracle.monitor.growth import grow
+from preempt_oracle.monitor.labels import apply, proved
 from preempt_oracle.monitor.mixed import Mixed
-from preempt_oracle.monitor.plan import Flight
+from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
+from preempt_oracle.trace.convert import to_spec
 from preempt_spec import events as ev
 from preempt_spec.rules import Violation
-from preempt_spec.system import judge
+from preempt_spec.system import admissible, judge
+from preempt_spec.view import Fate
 
 
 class Cohort:
     """Fast steps and deliveries over a shadow. `step` and `deliver` answer None where no short cut applies."""
 
     def __init__(self, shadow: Shadow, active: Active, count: Counter[str]) -> None:
-        self.s, self.count = shadow, count
+        self.s, self.active, self.count = shadow, active, count
         self.counts, self.ledger = counts(active), Ledger()
         self.books = Books(shadow, self.counts, self.ledger)
         self.mixed = Mixed(shadow, active, count, self.counts, self.ledger, self.books)
-        self.judges_streams = any(rule == "output/stream" for rule, _ in active.get(ev.Deliver, ()))
 
     def flush(self) -> None:
         """Bring the exercise counts up to date."""
@@ -43,13 +46,20 @@ class Cohort:
     def step(self, e: wire.Step) -> list[Violation] | None:
         """Judge and apply a step whose grants begin with the cohort in order, this step's victims left out."""
         s = self.s
-        if len(s.memory) > 1 or s.frames or e.frame <= s.last_frame or not s.rows or s.odd:
+        if not s.simple or s.odd or not s.rows or s.paused or s.copies or e.drafts:
             return None
+        if e.frame <= s.last_frame or len(s.frames) >= s.limits.frames:
+            return None
+        if s.clock in s.finals:
+            s.retire()
+        for r in s.resting:
+            if not r.flies_last():
+                return None  # its last output is back, and it was not ended
         if s.stale:
             s.derive()
         start = s.columns.starts()
-        if not e.acts and self._steady(e, start):
-            done = self._decode(e)
+        if self._steady(e, start):
+            done = self._decode(e, start)
             if done is not None:
                 return done
         return self._mixed(e, start)
@@ -69,24 +79,31 @@ class Cohort:
             if tokens != c.ones:
                 return False
             c.ones = tokens
-        return (told is None or told == start) and len(requests) == len(self.s.rows)
+        return (told is None or told == start) and len(requests) == len(self.s.rows) - len(self.s.resting)
 
-    def _decode(self, e: wire.Step) -> list[Violation] | None:
-        """Nothing but steady decoding and growing tables, and the engine's books agree."""
+    def _decode(self, e: wire.Step, start: tuple[int, ...]) -> list[Violation] | None:
+        """Nothing but steady decoding, growing tables and findable pages, and the engine's books agree."""
         s, n, k = self.s, self.ledger, len(e.requests)
-        if k > s.limits.budget:
+        if not k or k > s.limits.budget or s.plan.published:
+            return None
+        published = proved(s, e.acts) if e.acts else 0
+        if published is None:
             return None
         grown = self.books.quiet(e)
         if grown is None:
             return None
         if grown:
             grow(s, grown)
+        if e.acts:
+            apply(s, e.acts)
+            n.published += published
         s.last_frame = e.frame
-        s.tick(e.frame, Flight(e.requests, None, s.columns.streams, (), s.epoch))
+        latest = next(reversed(s.frames), None)
+        s.tick(e.frame, Flight(e.requests, {}, s.columns.streams, [], s.clock + 1, start, latest))
         s.stall = 0
         n.plain += k
         n.grants += k
-        n.entered += k
+        n.entered += len(s.rows)
         n.growth += len(grown)
         n.moves += 1
         n.step += 1
@@ -96,14 +113,14 @@ class Cohort:
     # -- a delivery --------------------------------------------------------------------------------------------------
 
     def deliver(self, e: wire.Deliver) -> list[Violation] | None:
-        """Exactly the requests that are due get exactly one token each, and the engine appends just that."""
+        """The oldest frame: exactly the requests that are due get one token each, and the engine appends just that."""
         s = self.s
         flight = s.frames.get(e.frame)
-        if flight is None or e.disposition is not None or not self.judges_streams:
+        if flight is None or not flight.fast or next(iter(s.frames)) != e.frame:
             return None
-        if flight.ends is not None or flight.epoch != s.epoch:
+        if e.disposition is not None or e.accepted is not None or e.proposed is not None:
             return None
-        due = flight.ids
+        due = flight.owed
         if e.requests is not due and e.requests != due:
             return None
         if e.emitted is not None and e.emitted != e.tokens:
@@ -115,26 +132,49 @@ class Cohort:
         streams: Sequence[list[int]] = flight.streams
         if len(tokens) != len(streams):
             return None
+        for r in flight.loose:
+            if not r.steady and not self._fits(flight, r):
+                return None
         # A loop in C: appending is most of what a delivery costs.
         deque(map(list.append, streams, tokens), maxlen=0)
         del s.frames[e.frame]
-        self.count["output/stream"] += len(due)
-        s.stall = 0
-        if flight.loose:
-            rejoin(s, flight.loose)
+        s.back = (e.frame, flight.tick)
+        s.delivered += len(due)
+        s.stall, s.cycle = 0, None
+        self.ledger.delivered += len(due)
+        for r in flight.loose:
+            r.brought(e.frame)
+            if not r.steady and flight.own[r.id].fate is Fate.LIVE:
+                r.promised(-1)
+        if flight.loose and s.limits.frames == 1:
+            s.settle_in(flight.loose)
+        for act in map(to_spec, e.acts):
+            assert isinstance(act, ev.Act)
+            admissible(s, act)
+            if broken := judge(s, act, self.active, self.count):
+                return broken
+            change(s, act)
         return []
+
+    def _fits(self, flight: Flight, r: Req) -> bool:
+        """A token for one outside the cohort is its next, and nothing was written for others in its place."""
+        due = flight.own[r.id] = flight[r.id]
+        known = len(r.tokens)
+        if due.position != known or (due.after is not None and due.after != r.last):
+            return False
+        return known < r.limit and r.reach <= max(known, r.base if due.fate is Fate.LIVE else r.reach)
 
     # -- an end ------------------------------------------------------------------------------------------------------
 
     def finish(self, e: wire.Finish) -> list[Violation] | None:
         """A request ends, and gives back just the blocks it owned."""
         s = self.s
-        if len(s.memory) > 1 or e.request not in s.requests or e.blocks is None:
+        if not s.simple or e.request not in s.requests or e.blocks is None or e.until is not None:
             return None
         if not self.mixed.plain.returned(e.request, e.blocks):
             return None
         self.ledger.finished += 1
         broken = judge(s, cast(ev.Finish, e), self.counts.ending, self.count)
         if not broken:
-            forget(s, e.request)
+            forget(s, e.request, None)
         return broken

@@ -34,7 +34,7 @@ class Columns:
         """One more, at the end."""
         self.ids += (request,)
         self.ones += (1,)
-        self.streams.append(stream)
+        self.streams = [*self.streams, stream]  # anew: frames in flight keep the one they left with
         self._rising.append(count(start))
         self._starts = None
 
@@ -42,5 +42,6 @@ class Columns:
         """The i-th leaves."""
         self.ids = (*self.ids[:i], *self.ids[i + 1 :])
         self.ones = self.ones[1:]
-        del self.streams[i], self._rising[i]
+        self.streams = [*self.streams[:i], *self.streams[i + 1 :]]
+        del self._rising[i]
         self._starts = None

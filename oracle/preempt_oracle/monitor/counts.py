@@ -46,12 +46,17 @@ _TOGETHER: Mapping[str, tuple[type, str]] = {
     "held": (mi.Close, "waiting_holds_nothing"),  # … if held was read, per waiting request
     "refs": (mi.Close, "references_agree"),  # … if reference counts were read
     "queues": (mi.Close, "queues_partition queues_in_order queues_in_order"),  # … if both queues were read
+    "host": (mi.Close, "host_count_agrees"),  # … per group, if free host blocks were counted
+    "stats": (mi.Close, "counts_its_preemptions"),  # … if preemptions were counted
+    "cached": (mi.Close, "counts_what_was_cached"),  # … per admission whose cached tokens were counted
+    "published": (mi.Close, "published_is_written"),  # … per page that became findable
     "announced": (mi.Close, "resumed_are_told"),  # … if somebody resumed or was announced
     "known": (mi.Close, "resumed_whole"),  # … per announcement with a length
     "victims": (mi.Close, "in_no_map"),  # … per victim
     "reset": (mi.Close, "victim_holds_nothing"),  # … per victim that waits, if held was read
     "places": (mi.Close, "stays_at_its_place"),  # … per requeued victim, if the waiting queue was read
     "finished": (ev.Finish, "release_is_whole released_once"),  # the end of a request whose blocks were read
+    "delivered": (ev.Deliver, "each_once as_was_fixed in_its_context"),  # a token of a frame
 }
 #: Clauses that are not exercised where a short cut is taken.
 _SILENT = (
@@ -61,7 +66,15 @@ _SILENT = (
     "not_left_to_starve",
     "out_of_every_queue",
     "free_list_agrees",
-    "published_is_written",
+    "fences_drain",
+    "goes_in_no_circle",
+    "taxed_moderately",
+    "went_out",
+    "swaps_while_there_is_room",
+    "in_its_queue",
+    "carries_own_state",
+    "is_there",
+    "not_in_transit",
 )
 #: Clauses that go over every grant at the end of a step: replaced by their counts where columns prove them.
 _HEAVY = ("no_unexplained_skip", "not_left_to_starve", "reads_own_prefix", "moves")

@@ -1,32 +1,27 @@
-"""The blocks of one group, mutable: references, free count, and what each slot was last written for.
-
-What a slot holds is kept as *runs*: a writer's token list (append-only, shared with the request, so a prefix of it
-never changes) and the positions written. Equality of prefixes is then a comparison of list slices, exact and in C; no
-hashing.
-"""
+"""The blocks of one group, mutable: references, free count, and what each slot was last written for (`content`)."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from preempt_oracle.monitor.content import Held, Run, cut, range_holds, same, slot_holds
+from preempt_spec.events import Group
 
 if TYPE_CHECKING:
     from preempt_oracle.monitor.request import Req
 
 
-#: Slots [lo, hi) (token positions) of a block that is page `index` of a writer's table: (tokens, salt, index, lo, hi).
-Run = tuple[list[int], str, int, int, int]
-
-
 class Memory:
-    """One group on the device. `refs[b]`: tables that name b.
+    """One group on the device. `refs[b]`: tables that name b; `many`: holders of each block that has several.
 
     `top[b]` is what was written last; `under[b]`, rarely there, what older writes left in other slots, newest last.
     """
 
-    def __init__(self, page: int, total: int, reserved: int) -> None:
-        self.page, self.total, self.reserved = page, total, reserved
+    def __init__(self, group: Group, total: int, reserved: int) -> None:
+        self.group, self.page, self.total, self.reserved = group, group.page_size, total, reserved
+        self.kind = group.kind
+        self.slots = 1 if group.kind == "recurrent" else group.page_size
         self.refs = [0] * total
         self.top: list[Run | None] = [None] * total
         self.under: dict[int, list[Run]] = {}
@@ -35,7 +30,7 @@ class Memory:
         self.fences: dict[int, int] = {}
         self.published: dict[int, tuple[list[int], str, int] | None] = {}
         self.nfree = total - reserved
-        self.nshared = 0  # blocks with several holders
+        self.many: dict[int, int] = {}
 
     # -- ownership ---------------------------------------------------------------------------------------------------
 
@@ -47,17 +42,24 @@ class Memory:
         """Tables and pins that name the block."""
         return self.refs[b] + self.pins.get(b, 0)
 
+    def _recount(self, b: int) -> None:
+        holders = self.holders(b)
+        if holders > 1:
+            self.many[b] = holders
+        elif b in self.many:
+            del self.many[b]
+
     def take(self, b: int) -> None:
         """One more table names the block."""
         if self.is_free(b):
             self.nfree -= 1
         self.refs[b] += 1
-        self.nshared += self.holders(b) == 2
+        self._recount(b)
 
     def give(self, b: int) -> None:
         """One table less."""
-        self.nshared -= self.holders(b) == 2
         self.refs[b] -= 1
+        self._recount(b)
         if self.is_free(b):
             self.nfree += 1
 
@@ -71,10 +73,6 @@ class Memory:
                 refs[b] = 1
                 self.nfree -= 1
             owners[b] = owner
-
-    def solitary(self) -> bool:
-        """Whether every block that somebody holds is in one table, once."""
-        return not (self.nshared or self.pins or self.fences)
 
     def fresh(self, blocks: Sequence[int]) -> bool:
         """Whether blocks, at least one, may all be handed out, and each stands there once."""
@@ -93,8 +91,8 @@ class Memory:
     def give_all(self, blocks: Sequence[int], owner: Req) -> None:
         """Blocks leave `owner`'s table."""
         refs, owners = self.refs, self.owner
-        if self.solitary() and blocks and min(blocks) >= self.reserved:
-            for b in blocks:
+        if not (self.many or self.pins or self.fences) and blocks and min(blocks) >= self.reserved:
+            for b in blocks:  # everything that somebody holds is in one table, once
                 refs[b] = 0
                 owners[b] = None
             self.nfree += len(blocks)
@@ -109,16 +107,16 @@ class Memory:
         if self.is_free(b):
             self.nfree -= 1
         self.pins[b] = self.pins.get(b, 0) + 1
-        self.nshared += self.holders(b) == 2
+        self._recount(b)
 
     def unpin(self, b: int) -> None:
         """One pin less; none left if there was none."""
         if b in self.pins:
-            self.nshared -= self.holders(b) == 2
             self.pins[b] -= 1
             if not self.pins[b]:
                 del self.pins[b]
                 self.nfree += self.is_free(b)
+            self._recount(b)
 
     def fence(self, b: int, until: int) -> None:
         """Not to be reused yet."""
@@ -137,11 +135,7 @@ class Memory:
 
     def shared(self) -> Mapping[int, int]:
         """Holders of each block that has several."""
-        if not self.nshared:
-            return {}
-        count = Counter({b: n for b, n in enumerate(self.refs) if n})
-        count.update(self.pins)
-        return {b: n for b, n in count.items() if n > 1}
+        return self.many
 
     # -- content -----------------------------------------------------------------------------------------------------
 
@@ -151,11 +145,11 @@ class Memory:
         if top is not None:
             if top[0] is r.tokens and top[2] == index and top[3] <= lo <= top[4]:
                 lo, hi = top[3], max(hi, top[4])
-            elif hi - lo < self.page:
+            elif hi - lo < self.slots:
                 self.under.setdefault(b, []).append(top)
-                if len(self.under[b]) > 2 * self.page:
+                if len(self.under[b]) > 2 * self.slots:
                     self._prune(b)
-        if hi - lo == self.page and self.under:
+        if hi - lo == self.slots and self.under:
             self.under.pop(b, None)
         self.top[b] = (r.tokens, r.salt, index, lo, hi)
         return self.refs[b] > 1
@@ -171,33 +165,57 @@ class Memory:
         seen: set[int] = set()
         keep = []
         for run in reversed(self.under[b]):
-            slots = {p % self.page for p in range(run[3], run[4])}
+            slots = {p % self.slots for p in range(run[3], run[4])}
             if slots - seen:
                 keep.append(run)
                 seen |= slots
         self.under[b] = keep[::-1]
 
+    def held(self, b: int) -> Held:
+        """All that the block holds."""
+        top = self.top[b]
+        if top is None:
+            return ()
+        return (top, *reversed(self.under[b])) if b in self.under else (top,)
+
+    def put(self, b: int, held: Held) -> None:
+        """The block holds this, and nothing else."""
+        self.under.pop(b, None)
+        self.top[b] = held[0] if held else None
+        if len(held) > 1:
+            self.under[b] = [*reversed(held[1:])]
+
+    def cut(self, blocks: Iterable[int], tokens: list[int], at: int) -> None:
+        """What was written for `tokens` from position `at` on will never be known."""
+        for b in blocks:
+            held = self.held(b)
+            if any(run[0] is tokens and run[4] > at for run in held):
+                self.put(b, cut(held, tokens, at))
+
     def slot_holds(self, b: int, slot: int, tokens: list[int], salt: str, upto: int) -> bool:
         """Whether the slot was last written for exactly the prefix tokens[:upto]."""
-        top = self.top[b]
-        if top is None:
-            return False
-        for written, its_salt, index, lo, hi in (top, *reversed(self.under.get(b, ()))):
-            at = index * self.page + slot
-            if lo <= at < hi:
-                if at + 1 != upto or its_salt != salt:
-                    return False
-                return written is tokens or written[:upto] == tokens[:upto]
-        return False
+        return slot_holds(self.held(b), self.slots, slot, tokens, salt, upto)
 
-    def page_holds(self, b: int, tokens: list[int], salt: str, first: int, upto: int) -> bool:
-        """Whether the block's slots from 0 hold positions [first, upto) of exactly this stream."""
-        if upto > len(tokens):
-            return False
+    def holds(self, b: int, tokens: list[int], salt: str, lo: int, hi: int) -> bool:
+        """Whether the block holds positions [lo, hi), all of one page, of exactly this stream."""
         top = self.top[b]
         if top is None:
-            return False
-        written, its_salt, index, lo, hi = top
-        if index * self.page == first and lo <= first and hi >= upto and its_salt == salt:
-            return written is tokens or written[:upto] == tokens[:upto]
-        return all(self.slot_holds(b, p - first, tokens, salt, p + 1) for p in range(first, upto))
+            return hi <= lo
+        written, its_salt, index, first, end = top
+        if index == lo // self.slots and first <= lo and hi <= end and its_salt == salt and same(written, tokens, hi):
+            return True
+        return range_holds(self.held(b), self.slots, tokens, salt, lo, hi)
+
+
+class Host:
+    """The blocks of one group in the host tier: those in use, and what they hold."""
+
+    def __init__(self, group: Group, total: int) -> None:
+        self.group, self.total = group, total
+        self.slots = 1 if group.kind == "recurrent" else group.page_size
+        self.blocks: dict[int, Held] = {}
+
+    def cut(self, tokens: list[int], at: int) -> None:
+        """See `Memory.cut`."""
+        for b, held in self.blocks.items():
+            self.blocks[b] = cut(held, tokens, at)

@@ -12,19 +12,26 @@ from itertools import compress
 from typing import cast
 
 from preempt_oracle.monitor.books import Books
-from preempt_oracle.monitor.change import change, own, settle_step, tell
+from preempt_oracle.monitor.change import change, own, publish, settle_step, tell, withdraw
 from preempt_oracle.monitor.counts import Active, Counts, Ledger
+from preempt_oracle.monitor.flight import Flight
+from preempt_oracle.monitor.flying import advance, promise
 from preempt_oracle.monitor.growth import Grown, all_grow, grow, growing, growing_as_told, paired
 from preempt_oracle.monitor.plain import Plain
-from preempt_oracle.monitor.plan import Flight, Granted, Plan
+from preempt_oracle.monitor.plan import Granted, Plan
 from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
+from preempt_spec.policies.policy import Publish as Find
 from preempt_spec.rules import Violation
 from preempt_spec.system import admissible, judge
+from preempt_spec.view import Due
+
+#: What moves between tiers, or out of a table, is for the clauses alone.
+_APART = (wire.Shed, wire.Swap, wire.Load, wire.Evict)
 
 
 class Mixed:
@@ -55,6 +62,8 @@ class Mixed:
             victims = {a.request for a in e.acts if type(a) is wire.Demote}
             if any(type(a) is wire.Requeue and a.request not in victims for a in e.acts):
                 return None  # somebody is requeued who was not preempted here: not in the columns' terms
+            if any(isinstance(a, _APART) for a in e.acts):
+                return None
             k -= len(victims)
             if victims == {*kept[k:]}:  # the last ones, as a rule
                 kept, start = kept[:k], start[:k]
@@ -65,6 +74,8 @@ class Mixed:
         if requests[:k] != kept or e.tokens[:k] != c.ones[:k] or (e.start is not None and e.start[:k] != start):
             return None
         others = s.running[len(c.ids) :]
+        if s.resting:
+            others = [r.id for r in s.rows if not r.steady and not r.resting]
         if others and requests[k : k + len(others)] != tuple(others):
             others = [r for r in others if r not in victims]
             if requests[k : k + len(others)] != tuple(others):
@@ -95,7 +106,7 @@ class Mixed:
         s.last_frame = e.frame
         granted = Granted()
         granted.ids, granted.tokens, granted.start = e.requests, e.tokens, self._start
-        s.plan = Plan(e.frame, [*s.running], granted)
+        s.plan = Plan(e.frame, [*s.running], granted, s.plan.published)
         done = at = 0
         acts = e.acts
         while at < len(acts):
@@ -215,12 +226,30 @@ class Mixed:
         return out.after == again.after and self.plain.preemption(out, back, again)
 
     def _act(self, act: wire.Act) -> list[Violation]:
+        if self._labels(act):
+            return []
         spec = to_spec(act)
         assert isinstance(spec, ev.Act)
         if broken := self._judge(spec):
             return broken
         change(self.s, spec)
         return []
+
+    def _labels(self, act: wire.Act) -> bool:
+        """Pages become findable, or stop being so; whether they are what they should is for the end of the step."""
+        s = self.s
+        if type(act) is wire.Withdraw:
+            if act.group or max(act.blocks, default=0) >= s.memory[0].total:
+                return False
+            withdraw(s, act)
+            return True
+        if type(act) is not wire.Publish or act.group or s.policy.publish is not Find.SCHEDULE:
+            return False
+        r = s.requests.get(act.request)
+        if r is None or not {*act.blocks} <= {*r.tables[0]}:
+            return False
+        publish(s, act)
+        return True
 
     def _judge(self, m: mi.Micro) -> list[Violation]:
         admissible(self.s, m)
@@ -243,7 +272,13 @@ class Mixed:
             streams = [requests[r].tokens for r in e.requests]
         elif late:
             streams = [*streams, *[r.tokens for r in late]]
-        flight = Flight(e.requests, None, streams, tuple([r.id for r in touched]), s.epoch)
+        latest = next(reversed(s.frames), None)
+        own: dict[str, Due] = {}
+        for r in touched:
+            start, tokens = granted[r.id]
+            own[r.id] = promise(s, r, start + tokens, tokens, 0)
+        loose = [r for r in touched if own[r.id].outputs]
+        flight = Flight(e.requests, own, streams, loose, s.clock + 1, self._start, latest)
         s.tick(e.frame, flight if e.requests else None)
         s.ticked = 1
         melted, doubtful = s.melted, []
@@ -252,17 +287,13 @@ class Mixed:
             end = start + tokens
             if start != r.base or end > len(r.tables[0]) * s.pages[0]:
                 doubtful.append(r)  # it passes slots over, writes some anew, or has no slot for all of it
-            s.write(r, start, end)
-            r.base = end
-            if end != len(r.tokens):
-                flight.ends = flight.ends or dict.fromkeys(e.requests, True)
-                flight.ends[r.id] = False
+            advance(s, r, start, end, own[r.id])
             if start and r.id in plan.admitted and r not in doubtful:
                 doubtful.append(r)  # it attends what others wrote; the rest was looked at before, or is its own
         # A write into a shared block has made its other holders suspect.
         touched += [r for r in self._disturbed(e, melted) if r not in touched]
         doubtful += [r for r in touched if r.suspect and r not in doubtful]
-        sound = not s.tracks or all(s.covered(r.id, r.computed) == r.computed for r in doubtful)
+        sound = not s.tracks or all(s.covered(r.id, r.computed, r.computed) == r.computed for r in doubtful)
         certain = sound and (steady > 0 or any(r.base > r.peak for r in touched))
         return self._close(e, touched, steady, certain)
 
@@ -311,4 +342,5 @@ class Mixed:
             moved = moved or r.base > r.peak
             r.set_peak(r.base)
         settle_step(s, moved)
+        s.settle_in(touched)
         return []

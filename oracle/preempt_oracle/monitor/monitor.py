@@ -13,7 +13,7 @@ from preempt_spec import micro as mi
 from preempt_spec.events import Header
 from preempt_spec.policies.policy import Policy
 from preempt_spec.rules import Violation
-from preempt_spec.system import Malformed, admissible, clauses, judge
+from preempt_spec.system import admissible, clauses, judge
 
 
 class Monitor:
@@ -24,9 +24,6 @@ class Monitor:
     """
 
     def __init__(self, header: Header, policy: Policy) -> None:
-        for group in header.groups:
-            if group.kind != "full":
-                raise Malformed("groups.kind", f"{group.kind} groups are not judged by this version")
         self.shadow = Shadow(header, policy)
         self.active = clauses(header.observes)
         self._exercised: Counter[str] = Counter()

@@ -10,8 +10,8 @@ from preempt_oracle.monitor.change import demote, enter, give_back, requeue
 from preempt_oracle.monitor.counts import Ledger
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
-from preempt_spec.policies.functions import blocks_for, need, oversize, requeue_at, supply, victim
-from preempt_spec.policies.policy import AfterPreemption, Oversize
+from preempt_spec.policies.functions import blocks_for, fits, next_admitted, oversize, requeue_at, victim
+from preempt_spec.policies.policy import AfterPreemption, Memory, Oversize
 from preempt_spec.view import Place
 
 
@@ -24,9 +24,9 @@ class Plain:
         self._sized = shadow.policy.oversize is Oversize.SCHEDULER
 
     def returned(self, request: str, blocks: tuple[tuple[int, ...], ...]) -> bool:
-        """Whether these are the blocks it owns, each of them its own alone."""
-        s = self.s
-        return s.memory[0].solitary() and blocks == (tuple(s.requests[request].tables[0]),)
+        """Whether these are the blocks it owns, each once."""
+        table = tuple(self.s.requests[request].tables[0])
+        return blocks == (table,) and (not self.s.memory[0].many or len(set(table)) == len(table))
 
     def preemption(self, out: wire.Demote, back: wire.Release, again: wire.Requeue) -> bool:
         """A victim of growth: preempted, released and requeued in one go."""
@@ -39,9 +39,11 @@ class Plain:
             return False
         if out.cause not in s.policy.causes or plan.fenced or back.until is not None or back.computed or back.drafts:
             return False
+        if s.policy.memory is Memory.SWAP or back.kept or again.queue != "waiting":
+            return False
         if not r.tables[0] or not (back.blocks is None or self.returned(name, back.blocks)):
             return False
-        if victim(s, who[0]) != name or need(s, who[0]) <= supply(s):
+        if victim(s, who[0]) != name or fits(s, who[0]):
             return False
         granted = plan.granted
         if name in granted or (again.known is not None and again.known != len(r.tokens)):
@@ -69,7 +71,9 @@ class Plain:
         """The first that waits is admitted from its first token on, with blocks of its own."""
         s, n, plan, m, limits = self.s, self.n, self.s.plan, self.s.memory[0], self.s.limits
         r = s.requests.get(request)
-        if r is None or r.place is not Place.WAITING or s.odd or s.waiting[0] != request or r.tables[0]:
+        if r is None or r.place is not Place.WAITING or s.odd or r.tables[0] or r.base:
+            return False
+        if (s.frames or s.swapped or s.waiting[0] != request) and next_admitted(s) != request:
             return False
         if plan.skipped or request in plan.demoted or (self._closed and plan.demoted):
             return False

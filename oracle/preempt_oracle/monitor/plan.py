@@ -1,10 +1,12 @@
-"""The step being planned and the frame in flight, mutable and lazy: what a clause does not ask for is never made."""
+"""The step being planned, mutable and lazy: what a clause does not ask for is never made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
+
+from preempt_oracle.monitor.content import Held
 
 
 class Granted(Mapping[str, tuple[int, int]]):
@@ -51,6 +53,7 @@ class Plan:
     """
 
     granted = Granted()
+    drafts: Mapping[str, int] = MappingProxyType({})
     pending: Mapping[str, tuple[int, int]] = MappingProxyType({})
     spent = spent_running = 0
     admitted: tuple[str, ...] = ()
@@ -59,46 +62,15 @@ class Plan:
     skipped: Mapping[str, str] = MappingProxyType({})
     served: tuple[str, ...] = ()
     fenced = self_preempted = False
-    published: tuple[tuple[int, int], ...] = ()
-
-    def __init__(self, frame: int, entered: Sequence[str], granted: Granted | None = None) -> None:
-        self.frame, self.entered = frame, entered
-        if granted is not None:  # a plan without it is one between steps: nobody can be granted anything
-            self.granted = granted
-
-
-class Flight(Mapping[str, bool]):
-    """A frame in flight. `ends` None: every request of it reached the end of its known tokens.
-
-    `streams` (token lists in the order of `ids`) and `loose` (those outside the cohort) serve the fast delivery; they
-    are good as long as nobody was forgotten since (`epoch`).
-    """
-
-    __slots__ = ("ends", "epoch", "ids", "loose", "streams")
+    incoming: tuple[tuple[int, int, Held], ...] = ()  # what swaps bring to (group, block) before the frame runs
 
     def __init__(
         self,
-        ids: Sequence[str],
-        ends: dict[str, bool] | None,
-        streams: Sequence[list[int]] = (),
-        loose: Sequence[str] = (),
-        epoch: int = -1,
+        frame: int,
+        entered: Sequence[str],
+        granted: Granted | None = None,
+        published: tuple[tuple[int, int], ...] = (),
     ) -> None:
-        self.ids, self.ends, self.streams, self.loose, self.epoch = ids, ends, streams, loose, epoch
-
-    def _all(self) -> dict[str, bool]:
-        if self.ends is None:
-            self.ends = dict.fromkeys(self.ids, True)
-        return self.ends
-
-    def __getitem__(self, request: str) -> bool:
-        return self._all()[request]
-
-    def __contains__(self, request: object) -> bool:
-        return request in self._all()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
-
-    def __len__(self) -> int:
-        return len(self.ids)
+        self.frame, self.entered, self.published = frame, entered, published
+        if granted is not None:  # a plan without it is one between steps: nobody can be granted anything
+            self.granted = granted

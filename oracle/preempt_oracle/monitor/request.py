@@ -12,21 +12,32 @@ if TYPE_CHECKING:
 
 
 class Req:
-    """A live request: see `RequestView`."""
+    """A live request: see `RequestView`.
+
+    While it is `steady`, what changes in every step is read off the cohort's clock: it is granted one token in each
+    step, and has promised, in flying frames, just what its computed tokens are ahead of its known ones.
+    """
 
     __slots__ = (
-        "_peak", "apart", "arrival", "base", "due", "id", "incarnation", "max_tokens", "noted", "place", "plain",
-        "preempted", "priority", "prompt", "salt", "shadow", "steady", "suspect", "tables", "tokens",
+        "_last", "_peak", "_placeholders", "apart", "arrival", "astray", "base", "drafts", "due", "final", "id",
+        "incarnation", "joined", "limit", "max_tokens", "noted", "place", "plain", "preempted", "priority", "prompt",
+        "reach", "resting", "salt", "shadow", "steady", "suspect", "tables", "tokens",
     )  # fmt: skip
 
     def __init__(self, shadow: Shadow, id: str, prompt: Sequence[int], groups: int) -> None:
         self.shadow, self.id, self.prompt, self.tokens = shadow, id, len(prompt), list(prompt)
         self.max_tokens = self.priority = self.arrival = self.incarnation = 0
         self.salt = ""
+        self.limit = 0  # tokens it may have, outputs included
         self.place = Place.WAITING
         self.base = self._peak = self.noted = 0  # noted: positions whose KV writes are recorded in memory
-        self.due = -1  # the clock at which its table must have grown
-        self.steady = self.preempted = self.suspect = False
+        self._placeholders = self.drafts = 0
+        self._last = -1
+        self.reach = 0  # the furthest it was written ahead of its known tokens
+        self.astray = False  # what was written ahead may stand in blocks that are not its own any more
+        self.joined = -1  # the clock at which it joined the cohort
+        self.due = self.final = -1  # the clock at which its table must have grown; at which its last output flies
+        self.steady = self.preempted = self.suspect = self.resting = False
         self.plain = True  # its next slot is nobody else's
         self.tables: list[list[int]] = [[] for _ in range(groups)]
         self.apart: list[list[int]] | None = None  # what the worker was told, where that is not just the tables
@@ -46,6 +57,37 @@ class Req:
     def computed(self) -> int:
         """Tokens whose KV is resident."""
         return self.base + self.shadow.clock if self.steady else self.base
+
+    @property
+    def placeholders(self) -> int:
+        """Outputs promised by flying frames."""
+        return self.base + self.shadow.clock + 1 - len(self.tokens) if self.steady else self._placeholders
+
+    def promised(self, more: int) -> None:
+        """More (or fewer) outputs are promised; not of a steady one."""
+        self._placeholders += more
+
+    @property
+    def last(self) -> int:
+        """The frame that brought its last token."""
+        if self.steady and self.shadow.back[1] > self.joined:
+            return self.shadow.back[0]
+        return self._last
+
+    def brought(self, frame: int) -> None:
+        """A frame brought its last token."""
+        self._last = frame
+
+    def flies_last(self) -> bool:
+        """Whether its last output flies, so that it has nothing to compute; not of a steady one."""
+        return 0 < self._placeholders >= self.limit - len(self.tokens)
+
+    def freeze(self) -> None:
+        """Plain numbers again, as they are now."""
+        self._placeholders, self._last = self.placeholders, self.last
+        self.base += self.shadow.clock
+        self.reach = max(self.reach, self.base)
+        self.steady = False
 
     @property
     def peak(self) -> int:

@@ -1,53 +1,58 @@
 """The shadow state, mutable: the same `View` as `preempt_spec.state.State`, changed in place by the same micro-events.
 
-Running requests that decode steadily are not touched one by one. They form a cohort with a common clock: while
-`steady`, a request's computed tokens are `base + clock`, and its KV writes are noted only when somebody could look
-(`settle`). Everything else melts the request first and then works on plain numbers.
+Running requests that decode steadily are not touched one by one: they form a cohort (`cohort`). Everything else melts
+the request first and then works on plain numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from preempt_oracle.monitor.columns import Columns
-from preempt_oracle.monitor.memory import Memory
-from preempt_oracle.monitor.plan import Flight, Plan
+from preempt_oracle.monitor.content import Held, range_holds, slot_holds
+from preempt_oracle.monitor.members import Members
+from preempt_oracle.monitor.memory import Host, Memory
+from preempt_oracle.monitor.plan import Plan
 from preempt_oracle.monitor.request import Req
-from preempt_spec.events import DEVICE, Header, Limits
+from preempt_spec.events import DEVICE, HOST, Header, Limits
 from preempt_spec.policies.policy import Policy
-from preempt_spec.view import Place
+from preempt_spec.state import needed_pages
+from preempt_spec.view import HOLE, Copy, Cycle
 
 
-class Shadow:
+class Shadow(Members):
     """See `preempt_spec.view.View` for the questions it answers."""
 
     def __init__(self, header: Header, policy: Policy) -> None:
+        super().__init__()
         self.policy: Policy = policy
         self.limits: Limits = header.limits
-        pool = {p.group: p for p in header.pools if p.tier == DEVICE}
-        self.memory = [
-            Memory(group.page_size, pool[g].total, pool[g].reserved) for g, group in enumerate(header.groups)
+        pool = {(p.tier, p.group): p for p in header.pools}
+        self.groups = header.groups
+        self.memory = []
+        for g, group in enumerate(header.groups):
+            here = pool[DEVICE, g]
+            self.memory.append(Memory(group, here.total, here.reserved))
+        self.host = [
+            Host(group, pool[HOST, g].total if (HOST, g) in pool else 0) for g, group in enumerate(header.groups)
         ]
         self.pages = tuple(m.page for m in self.memory)
-        self.tracks = "blocks" in header.observes  # made-up ids hold nothing worth remembering
-        self.requests: dict[str, Req] = {}
-        self.running: list[str] = []
+        self.simple = len(self.memory) == 1 and self.memory[0].kind == "full" and not header.limits.drafts
+        # Made-up ids hold nothing worth remembering.
+        self.tracks = "blocks" in header.observes or ("copies" in header.observes and any(h.total for h in self.host))
         self.waiting: list[str] = []
+        self.swapped: list[str] = []
         self.aborted: list[str] = []
-        self.frames: dict[int, Flight] = {}
+        self.copies: dict[int, Copy] = {}
+        self.carried: dict[int, list[Held]] = {}
+        self.copied = False  # what one block holds may stand in others too
         self.last_frame = -1
         self.stall = 0
+        self.paused = False
+        self.cycle: Cycle | None = None
         self.plan = Plan(-1, ())
-        self.clock = 0
-        self.ticked = 0  # 1 between a fast step's dispatch and its close: computed tokens are ahead of the marks
-        self.calendar: dict[int, list[Req]] = {}  # clock -> requests whose tables must grow by then, if `due` still is
-        self.rows: list[Req] = []  # the running queue as objects
-        self.columns = Columns()  # unless stale: of all steady rows, and these come first in the queue
-        self.stale = False
-        self.melted = 0  # how many times a running request was taken out of the cohort
-        self.odd = False  # somebody may stand in running and in waiting: no short cut applies any more
-        self.epoch = 0  # how many requests were forgotten
         self.preemptions = 0
+        self.recomputed = 0
+        self.delivered = 0
         self.resumes = 0
 
     # -- the View -----------------------------------------------------------------------------------------------------
@@ -80,6 +85,15 @@ class Shadow:
         """Blocks that may be handed out."""
         return self.memory[group].free_ids()
 
+    def fence(self, group: int, block: int) -> int | None:
+        """The frame this block's fence waits for."""
+        return self.memory[group].fences.get(block)
+
+    def overdue(self) -> Sequence[tuple[int, int]]:
+        """(block, frame) of each fence whose frame came back before this step."""
+        fences = sorted(x for m in self.memory for x in m.fences.items())
+        return [(b, f) for b, f in fences if f < self.plan.frame and f not in self.frames]
+
     def shared(self, group: int) -> Mapping[int, int]:
         """Holders of each block that has several."""
         return self.memory[group].shared()
@@ -87,31 +101,46 @@ class Shadow:
     def owner(self, group: int, block: int) -> str:
         """Who holds the block."""
         m = self.memory[group]
-        if block < m.reserved:
+        if not m.reserved <= block < m.total:
             return "the engine (reserved)"
         for r in self.requests.values():
             if block in r.tables[group]:
                 return r.id
         return "a pin" if block in m.pins else "a fence" if block in m.fences else "nobody"
 
-    def covered(self, request: str, upto: int) -> int:
-        """Leading slots that hold exactly this request's prefix, in every group."""
+    def covered(self, request: str, start: int, upto: int) -> int:
+        """How far a pass over [start, upto) finds this request's prefix in every slot it attends, in every group."""
         r = self.requests[request]
-        return min(self._covered(r, m, r.tables[g], upto) for g, m in enumerate(self.memory))
+        for m, table in zip(self.memory, r.tables, strict=True):
+            if m.kind != "recurrent":
+                first = max(0, start + 1 - m.group.window) if m.kind == "sliding" else 0
+                upto = self._covered(r, m, table, first, upto)
+        return upto
 
-    def _covered(self, r: Req, m: Memory, table: list[int], upto: int) -> int:
+    def _covered(self, r: Req, m: Memory, table: list[int], first: int, upto: int) -> int:
         page = m.page
-        for i, first in enumerate(range(0, upto, page)):
-            if i >= len(table):
-                return first
+        for i in range(first // page, -(-upto // page)):
+            lo, hi = max(first, i * page), min((i + 1) * page, upto)
+            if i >= len(table) or table[i] == HOLE:
+                return lo
             b = table[i]
             self._settle_owner(m, b)
-            last = min(first + page, upto)
-            if not m.page_holds(b, r.tokens, r.salt, first, last):
-                for p in range(first, last):
-                    if not m.slot_holds(b, p - first, r.tokens, r.salt, p + 1):
+            if not m.holds(b, r.tokens, r.salt, lo, hi):
+                for p in range(lo, hi):
+                    if not m.slot_holds(b, p - i * page, r.tokens, r.salt, p + 1):
                         return p
         return upto
+
+    def carries(self, request: str, start: int) -> bool:
+        """Whether the state of every recurrent group is this request's after `start` tokens."""
+        r = self.requests[request]
+        for m, table in zip(self.memory, r.tables, strict=True):
+            if start and m.kind == "recurrent":
+                if not table or table[-1] == HOLE:
+                    return False
+                if not m.holds(table[-1], r.tokens, r.salt, start - 1, start):
+                    return False
+        return True
 
     def _settle_owner(self, m: Memory, b: int) -> None:
         owner = m.owner[b]
@@ -120,39 +149,53 @@ class Shadow:
 
     def resident(self, request: str, upto: int, look: Sequence[Sequence[int]]) -> bool:
         """Whether best_hit is at least `upto`: first where it most likely is, then everywhere."""
-        r = self.requests[request]
-        for g, m in enumerate(self.memory):
-            need = -(-upto // m.page)
-            if len(look[g]) < need or not all(self._page_at(m, look[g][i], r, i) for i in range(need)):
-                return self.best_hit(request) >= upto
-        return True
+        r, m = self.requests[request], self.memory[0]
+        need = -(-upto // m.page)
+        if len(self.memory) > 1 or m.kind != "full" or len(look[0]) < need or need * m.page > len(r.tokens):
+            return self.best_hit(request) >= upto
+        if all(self._page_at(m, look[0][i], r, i) for i in range(need)):
+            return True
+        return self.best_hit(request) >= upto
 
     def _page_at(self, m: Memory, b: int, r: Req, i: int) -> bool:
         self._settle_owner(m, b)
-        return m.page_holds(b, r.tokens, r.salt, i * m.page, (i + 1) * m.page)
+        return m.holds(b, r.tokens, r.salt, i * m.page, (i + 1) * m.page)
 
     def best_hit(self, request: str) -> int:
-        """Longest page-aligned prefix resident in every group, pages this very frame writes included."""
+        """Longest page-aligned prefix of which every group has (or this frame writes) what it takes to go on."""
         r = self.requests[request]
         for other in self.rows:
             if other.steady:
                 self.settle(other)
-        return min(self._best(r, m, g) for g, m in enumerate(self.memory))
+        page, seen = max(self.pages), dict[tuple[int, int], bool]()
+        upto = len(r.tokens) // page * page
+        if self.simple or (len(self.memory) == 1 and self.memory[0].kind == "full"):
+            m, n = self.memory[0], 0
+            while n < upto and self._page_somewhere(m, r, n + page):
+                n += page
+            return n
+        while upto and not all(self._resident(r, g, m, upto, seen) for g, m in enumerate(self.memory)):
+            upto -= page
+        return upto
 
-    def _best(self, r: Req, m: Memory, g: int) -> int:
-        n = 0
-        while n + m.page <= len(r.tokens) and (
-            any(m.page_holds(b, r.tokens, r.salt, n, n + m.page) for b in range(m.total))
-            or self._planned(r, n + m.page)
-        ):
-            n += m.page
-        return n
+    def _resident(self, r: Req, g: int, m: Memory, upto: int, seen: dict[tuple[int, int], bool]) -> bool:
+        if m.kind == "recurrent":
+            return any(m.holds(b, r.tokens, r.salt, upto - 1, upto) for b in range(m.total))
+        first = max(0, upto + 1 - m.group.window) // m.page * m.page if m.kind == "sliding" else 0
+        for end in range(first + m.page, upto + 1, m.page):
+            if (g, end) not in seen:
+                seen[g, end] = self._page_somewhere(m, r, end)
+            if not seen[g, end]:
+                return False
+        return True
 
-    def _planned(self, r: Req, upto: int) -> bool:
-        """Whether a grant of this step writes that prefix."""
+    def _page_somewhere(self, m: Memory, r: Req, end: int) -> bool:
+        """Whether some block holds the page of that prefix, or a grant of this step writes it."""
+        if any(m.holds(b, r.tokens, r.salt, end - m.page, end) for b in range(m.total) if m.top[b] is not None):
+            return True
         for other, (start, tokens) in (*self.plan.granted.items(), *self.plan.pending.items()):
             o = self.requests[other]
-            if start + tokens >= upto and o.salt == r.salt and o.tokens[:upto] == r.tokens[:upto]:
+            if start + tokens >= end and o.salt == r.salt and o.tokens[:end] == r.tokens[:end]:
                 return True
         return False
 
@@ -164,115 +207,50 @@ class Shadow:
             return False
         self._settle_owner(m, block)
         tokens, salt, end = what
-        return m.page_holds(block, tokens, salt, end - m.page, end)
+        return m.holds(block, tokens, salt, end - m.slots, end)
 
-    # -- the cohort ---------------------------------------------------------------------------------------------------
+    def fingerprint(self) -> object:
+        """All that decides what a scheduler without cache and hidden state does next, as a value; block ids apart."""
+        requests = frozenset((r.id, r.place, r.computed, len(r.tokens), r.drafts) for r in self.requests.values())
+        free = tuple([m.nfree for m in self.memory])
+        return (tuple(self.running), tuple(self.waiting), tuple(self.swapped), requests, free)
 
-    def settle(self, r: Req) -> None:
-        """Note the KV writes of a steady request up to now."""
-        now = r.base + self.clock
-        self.write(r, r.noted, now)
-        r.noted = now
+    # -- the host tier ------------------------------------------------------------------------------------------------
 
-    def melt(self, r: Req) -> None:
-        """Take a request out of the cohort."""
-        if r.steady:
-            if not self.stale:
-                last = len(self.columns.ids) - 1
-                if self.rows[last] is r:
-                    self.columns.drop(last)
-                else:
-                    self.stale = True
-            self.melted += 1
-            self._thaw(r)
+    def host_extent(self, group: int) -> int:
+        """All host blocks of the group."""
+        return self.host[group].total
 
-    def _thaw(self, r: Req) -> None:
-        self.settle(r)
-        now = r.base + self.clock
-        r.set_peak(now - self.ticked)
-        r.steady = False
-        r.base = now
+    def host_free(self, group: int) -> int:
+        """Host blocks not in use."""
+        return self.host[group].total - len(self.host[group].blocks)
 
-    def melt_all(self) -> None:
-        """Everybody on plain numbers."""
-        for r in self.rows:
-            if r.steady:
-                self._thaw(r)
-        self.calendar.clear()
-        self.stale = True
+    def host_used(self, group: int, block: int) -> bool:
+        """Whether a host block is in use."""
+        return block in self.host[group].blocks
 
-    def join(self, r: Req) -> None:
-        """Into the cohort: it runs, one token ahead of its KV, in slots of its own."""
-        r.noted = r.base
-        r.base -= self.clock
-        r.steady = True
-        self.schedule_growth(r)
-        if not self.stale:
-            if self.rows[len(self.columns.ids)] is r:
-                self.columns.add(r.id, r.tokens, r.base + self.clock)
-            else:
-                self.stale = True
+    def hosted(self, request: str, upto: int) -> bool:
+        """Whether host blocks hold (or a copy brings them) what it takes to go on after `upto` tokens."""
+        return all(
+            any(self.host_holds(request, g, b, page, upto) for b in h.blocks)
+            for g, h in enumerate(self.host)
+            for page in needed_pages(h.group, upto)
+        )
 
-    def leave(self, r: Req) -> None:
-        """Out of the running queue."""
-        rows, columns = self.rows, self.columns
-        while r.place is Place.RUNNING or self.odd:
-            try:
-                i = rows.index(r)
-            except ValueError:
-                break
-            del rows[i], self.running[i]
-            if i < len(columns.ids):
-                columns.drop(i)
-            if not self.odd:
-                break  # it stood there once
-        if r.steady:
-            self._thaw(r)
+    def host_holds(self, request: str, group: int, block: int, page: int, upto: int) -> bool:
+        """Whether a host block holds page `page` of the request's prefix, as far as `upto` tokens go."""
+        h, r = self.host[group], self.requests[request]
+        held = h.blocks.get(block)
+        if held is None:
+            return False
+        if h.group.kind == "recurrent":
+            return slot_holds(held, 1, 0, r.tokens, r.salt, upto)
+        window = h.group.window if h.group.kind == "sliding" else 0
+        first = max(page * h.slots, upto + 1 - window) if window else page * h.slots
+        return range_holds(held, h.slots, r.tokens, r.salt, first, min((page + 1) * h.slots, upto))
 
-    def derive(self) -> None:
-        """Make the columns anew. Who runs behind somebody outside the cohort cannot be in it."""
-        columns = self.columns = Columns()
-        for i, r in enumerate(self.rows):
-            if r.steady and len(columns.ids) == i:
-                columns.add(r.id, r.tokens, r.base + self.clock)
-            elif r.steady:
-                self._thaw(r)
-        self.stale = False
-
-    def tick(self, frame: int, flight: Flight | None) -> None:
-        """The frame leaves: every member of the cohort is one token further."""
-        self.calendar.pop(self.clock, None)
-        self.clock += 1
-        if flight is not None:
-            self.frames[frame] = flight
-
-    def schedule_growth(self, r: Req) -> None:
-        """Note the clock at which the table is full."""
-        at = r.due = len(r.tables[0]) * self.pages[0] - r.base
-        if (due := self.calendar.get(at)) is not None:
-            due.append(r)
-        else:
-            self.calendar[at] = [r]
-
-    def write(self, r: Req, start: int, end: int) -> None:
-        """KV of positions [start, end) is written for r's prefix."""
-        if not self.tracks:
-            return
-        for g, m in enumerate(self.memory):
-            page, table, refs = m.page, r.tables[g], m.refs
-            first = start // page
-            for i, b in enumerate(table[first : -(-end // page)], first):
-                lo, hi = i * page, (i + 1) * page
-                if start <= lo and hi <= end and refs[b] == 1:
-                    m.fill(b, r, i, lo, hi)
-                elif m.write(b, r, i, max(start, lo), min(end, hi)):
-                    self._disturb(r, g, b)
-
-    def _disturb(self, r: Req, g: int, b: int) -> None:
-        """Somebody wrote into a block that others hold: from now on they are looked at slot by slot."""
-        for other in self.requests.values():
-            if other is r:
-                r.suspect = r.suspect or r.tables[g].count(b) > 1
-            elif b in other.tables[g] and not other.suspect:
-                other.suspect = True
-                self.melt(other)
+    def held(self, group: int, block: int) -> Held:
+        """What a device block holds."""
+        m = self.memory[group]
+        self._settle_owner(m, block)
+        return m.held(block)

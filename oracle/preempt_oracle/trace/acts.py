@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .fields import Blocks, Cause, Count, GroupBlocks, Int64, RequestId, TaggedAct
+from .fields import Blocks, Cause, Copied, Count, Direction, GroupBlocks, Int64, Queue, RequestId, TaggedAct
 
 
 class Demote(TaggedAct, frozen=True):
@@ -28,6 +28,7 @@ class Release(TaggedAct, frozen=True):
     until: Count | None = None
     computed: Int64 | None = None
     drafts: Int64 | None = None
+    kept: Count = 0
 
 
 class Requeue(TaggedAct, frozen=True):
@@ -35,7 +36,7 @@ class Requeue(TaggedAct, frozen=True):
 
     request: RequestId
     after: Count = 0
-    queue: str = "waiting"
+    queue: Queue = "waiting"
     index: Count | None = None
     known: Count | None = None
 
@@ -97,4 +98,52 @@ class Unfence(_BlocksAct, frozen=True):
     """Fenced blocks become free."""
 
 
-Act: TypeAlias = Demote | Release | Requeue | Plan | Unplan | Skip | Publish | Withdraw | Pin | Unpin | Unfence
+class Shed(TaggedAct, frozen=True):
+    """Blocks leave a request's table because its sliding window has passed them."""
+
+    request: RequestId
+    blocks: Blocks
+    after: Count = 0
+    group: Count = 0
+
+
+class Swap(TaggedAct, frozen=True):
+    """Blocks are copied between tiers, ordered before this step's frame: (source, destination, group) each."""
+
+    request: RequestId
+    direction: Direction
+    blocks: Copied
+    after: Count = 0
+
+
+class Load(TaggedAct, frozen=True):
+    """A waiting request gets blocks that asynchronous copies fill."""
+
+    request: RequestId
+    computed: Count
+    blocks: GroupBlocks
+    after: Count = 0
+    hit: Count = 0
+
+
+class Evict(_BlocksAct, frozen=True):
+    """Host blocks become free."""
+
+
+Act: TypeAlias = (
+    Demote
+    | Release
+    | Requeue
+    | Plan
+    | Unplan
+    | Skip
+    | Publish
+    | Withdraw
+    | Pin
+    | Unpin
+    | Unfence
+    | Shed
+    | Swap
+    | Load
+    | Evict
+)

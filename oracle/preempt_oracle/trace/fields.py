@@ -31,11 +31,13 @@ Tier: TypeAlias = Literal["device", "host"]
 Content: TypeAlias = Literal["plain", "hashed"]
 Cause: TypeAlias = Literal["growth", "admission", "starvation", "reset", "pause"]
 Direction: TypeAlias = Literal["out", "in"]
+Queue: TypeAlias = Literal["waiting", "swapped"]
 Disposition: TypeAlias = Literal["delivered", "empty", "dropped"]
 Origin: TypeAlias = Literal["engine", "adapter", "protocol"]
 ControlKind: TypeAlias = Literal["reset", "pause", "resume", "caps"]
 Blocks: TypeAlias = tuple[Count, ...]
 GroupBlocks: TypeAlias = tuple[Blocks, ...]  # one tuple of block ids per group
+Copied: TypeAlias = tuple[tuple[Count, Count, Count], ...]  # (source, destination, group) of each copied block
 
 
 # gc=False is safe throughout: a struct is decoded from JSON or built from frozen parts, so it can be in no cycle.

@@ -13,6 +13,7 @@ class Group(Record, frozen=True):
     name: str = "full"
     kind: GroupKind = "full"
     page_size: Positive = 16
+    window: Count = 0
 
 
 class Pool(Record, frozen=True):
@@ -35,6 +36,8 @@ class Limits(Record, frozen=True):
     caching: bool = False
     whole_fit: bool = True
     watermark: Count = 0
+    frames: Positive = 1
+    drafts: Count = 0
 
 
 class Delta(Small, frozen=True):
@@ -62,7 +65,7 @@ class Resumed(Small, frozen=True):
 
 
 class Hit(Small, frozen=True):
-    """Tokens covered by a prefix hit, or drafts of a grant: [request, tokens]."""
+    """Tokens covered by a prefix hit, drafts of a grant, or tokens counted as cached: [request, tokens]."""
 
     request: str
     tokens: Count
@@ -93,6 +96,11 @@ class Observed(Record, frozen=True):
     waiting: tuple[str, ...] | None = None
     held: tuple[Held, ...] | None = None
     refs: tuple[Refs, ...] | None = None
+    swapped: tuple[str, ...] | None = None
+    loading: tuple[str, ...] | None = None
+    host_free: tuple[Int64, ...] | None = None
+    preemptions: Int64 | None = None
+    cached: tuple[Hit, ...] | None = None
 
 
 #: The shared default: a step whose `observed` is this very object carries no observation.

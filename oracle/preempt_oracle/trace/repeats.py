@@ -65,7 +65,10 @@ class LineDecoder:
                 if line.requests != ids[0]:
                     ids = self._ids = (line.requests, _IDS.decode(line.requests))
                 if line.source is None:
-                    return Deliver(line.frame, ids[1], line.tokens, line.accepted, line.disposition, line.emitted)
+                    return Deliver(
+                        line.frame, ids[1], line.tokens, line.accepted, line.disposition, line.emitted, line.proposed,
+                        line.acts,
+                    )  # fmt: skip
             elif type(line) is _Step:
                 ids, counts = self._ids, self._counts
                 if line.requests != ids[0]:

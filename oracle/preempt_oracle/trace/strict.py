@@ -84,6 +84,11 @@ def _observed_keys(observed: Observed) -> int:
         + (observed.waiting is not None)
         + (observed.held is not None)
         + (observed.refs is not None)
+        + (observed.swapped is not None)
+        + (observed.loading is not None)
+        + (observed.host_free is not None)
+        + (observed.preemptions is not None)
+        + (observed.cached is not None)
     )
 
 
@@ -96,12 +101,16 @@ def _act_keys(act: Act) -> int:
 
 
 def _deliver_keys(deliver: Deliver) -> int:
-    return (
+    keys = (
         2
         + (deliver.requests != ())
         + (deliver.tokens != ())
         + (deliver.accepted is not None)
         + (deliver.disposition is not None)
         + (deliver.emitted is not None)
+        + (deliver.proposed is not None)
         + (deliver.source is not None)
     )
+    if deliver.acts:
+        keys += 1 + sum(map(_act_keys, deliver.acts))
+    return keys

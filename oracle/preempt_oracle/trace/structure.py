@@ -14,7 +14,9 @@ from . import wire
 from .errors import Fault
 from .wire import NOTHING_OBSERVED, Deliver, Step
 
-_LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence)
+_LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence, wire.Shed)
+#: What belongs to a plan: no engine does it while a frame is delivered.
+_PLANNED = (wire.Demote, wire.Plan, wire.Unplan, wire.Skip, wire.Shed, wire.Swap, wire.Load)
 
 
 class Structure:
@@ -36,6 +38,9 @@ class Structure:
         unknown = sorted(header.observes - OBSERVABLE.keys())
         if unknown:
             raise Fault("observes", f"unknown: {', '.join(unknown)} (known: {', '.join(sorted(OBSERVABLE))})")
+        for i, kv in enumerate(header.groups):
+            if (kv.kind == "sliding") != (kv.window > 0):
+                raise Fault(f"groups[{i}].window", f"{kv.window} in a {kv.kind} group: a sliding one has one, no other")
         totals: dict[tuple[str, int], int] = {}
         for i, pool in enumerate(header.pools):
             where = f"pools[{i}]"
@@ -66,7 +71,7 @@ class Structure:
             self._per_group("blocks", event.blocks)
             self._observed(event.observed)
         elif isinstance(event, wire.CopyStart):
-            self._copy(event)
+            self._copy("blocks", event.direction, event.blocks)
 
     def footer(self, footer: wire.Footer, line: int) -> None:
         """Raise Fault if the counts of `footer`, which stands in line `line`, are not those of the trace."""
@@ -103,6 +108,14 @@ class Structure:
             _unequal("disposition", len(deliver.disposition), count)
         if deliver.emitted is not None and len(deliver.emitted) != count:
             _unequal("emitted", len(deliver.emitted), count)
+        if deliver.proposed is not None and len(deliver.proposed) != count:
+            _unequal("proposed", len(deliver.proposed), count)
+        if deliver.acts:
+            for i, act in enumerate(deliver.acts):
+                if isinstance(act, _PLANNED):
+                    kind = act.__struct_config__.tag
+                    raise Fault(f"acts[{i}].act", f"{kind} is part of a step, and cannot stand in a delivery")
+            self._acts(deliver.acts, 0)
 
     def _acts(self, acts: tuple[wire.Act, ...], grants: int) -> None:
         before = preemptions = 0
@@ -115,22 +128,31 @@ class Structure:
             before = after
             if type(act) is wire.Demote:
                 preemptions += 1
-            elif type(act) is wire.Release or type(act) is wire.Plan:
+            elif type(act) is wire.Release or type(act) is wire.Plan or type(act) is wire.Load:
                 self._per_group(f"acts[{i}].blocks", act.blocks)
+            elif type(act) is wire.Swap:
+                self._copy(f"acts[{i}].blocks", act.direction, act.blocks)
+            elif type(act) is wire.Evict:
+                self._group(f"acts[{i}]", act.group)
+                for block in act.blocks:
+                    self._in_tier(f"acts[{i}]", block, "host", act.group)
             elif isinstance(act, _LABELS):
                 self._blocks(f"acts[{i}]", act.group, act.blocks)
         self.preemptions += preemptions  # only now: a refused event counts for nothing
 
-    def _copy(self, copy: wire.CopyStart) -> None:
-        tiers = ("device", "host") if copy.direction == "out" else ("host", "device")
-        for i, (*ends, group) in enumerate(copy.blocks):
-            self._group(f"blocks[{i}]", group)
+    def _copy(self, where: str, direction: str, blocks: tuple[tuple[int, int, int], ...]) -> None:
+        tiers = ("device", "host") if direction == "out" else ("host", "device")
+        for i, (*ends, group) in enumerate(blocks):
+            self._group(f"{where}[{i}]", group)
             for tier, block in zip(tiers, ends, strict=True):
-                total = self._totals.get((tier, group))
-                if total is None:
-                    raise Fault(f"blocks[{i}]", f"the header gives no {tier} pool of group {group}")
-                if block >= total:
-                    _outside(f"blocks[{i}]", block, tier, group, total)
+                self._in_tier(f"{where}[{i}]", block, tier, group)
+
+    def _in_tier(self, where: str, block: int, tier: str, group: int) -> None:
+        total = self._totals.get((tier, group))
+        if total is None:
+            raise Fault(where, f"the header gives no {tier} pool of group {group}")
+        if block >= total:
+            _outside(where, block, tier, group, total)
 
     def _observed(self, observed: wire.Observed) -> None:
         free, free_ids = observed.free, observed.free_ids
@@ -140,6 +162,8 @@ class Structure:
             if len(free_ids) != self._groups:
                 raise Fault("observed.free_ids", f"{len(free_ids)} lists for {self._groups} groups")
             self._per_group("observed.free_ids", free_ids)
+        if observed.host_free is not None and len(observed.host_free) != self._groups:
+            raise Fault("observed.host_free", f"{len(observed.host_free)} counts for {self._groups} groups")
         if observed.refs:
             for i, refs in enumerate(observed.refs):
                 self._blocks(f"observed.refs[{i}]", refs.group, (refs.block,))

@@ -22,11 +22,29 @@ from typing import Final, TypeAlias
 
 from msgspec.json import Decoder, Encoder
 
-from .acts import Act, Demote, Pin, Plan, Publish, Release, Requeue, Skip, Unfence, Unpin, Unplan, Withdraw
+from .acts import (
+    Act,
+    Demote,
+    Evict,
+    Load,
+    Pin,
+    Plan,
+    Publish,
+    Release,
+    Requeue,
+    Shed,
+    Skip,
+    Swap,
+    Unfence,
+    Unpin,
+    Unplan,
+    Withdraw,
+)
 from .fields import (
     VERSION,
     Content,
     ControlKind,
+    Copied,
     Count,
     Direction,
     Disposition,
@@ -56,6 +74,7 @@ __all__ = [
     "Demote",
     "EngineError",
     "Event",
+    "Evict",
     "Finish",
     "Footer",
     "Group",
@@ -64,6 +83,7 @@ __all__ = [
     "Hit",
     "Limits",
     "Line",
+    "Load",
     "Observed",
     "Pin",
     "Plan",
@@ -75,9 +95,11 @@ __all__ = [
     "Requeue",
     "Resumed",
     "Sent",
+    "Shed",
     "Skip",
     "Source",
     "Step",
+    "Swap",
     "Unfence",
     "Unpin",
     "Unplan",
@@ -126,6 +148,7 @@ class Abort(TaggedEvent, frozen=True):
     reason: str = ""
     blocks: GroupBlocks | None = None
     observed: Observed = NOTHING_OBSERVED
+    until: Count | None = None
 
 
 class Finish(TaggedEvent, frozen=True):
@@ -134,6 +157,7 @@ class Finish(TaggedEvent, frozen=True):
     request: RequestId
     reason: str = "length"
     blocks: GroupBlocks | None = None
+    until: Count | None = None
 
 
 class Control(TaggedEvent, frozen=True):
@@ -172,6 +196,8 @@ class Deliver(TaggedEvent, frozen=True):
     accepted: tuple[Count, ...] | None = None
     disposition: tuple[Disposition, ...] | None = None
     emitted: tuple[tuple[Int64, ...], ...] | None = None
+    proposed: tuple[Count, ...] | None = None
+    acts: tuple[Act, ...] = ()
 
 
 class CopyStart(TaggedEvent, frozen=True):
@@ -179,7 +205,7 @@ class CopyStart(TaggedEvent, frozen=True):
 
     copy: Count
     direction: Direction
-    blocks: tuple[tuple[Count, Count, Count], ...]
+    blocks: Copied
     before: Count | None = None
 
 

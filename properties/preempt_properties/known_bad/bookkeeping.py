@@ -6,7 +6,6 @@ from attrs import evolve
 
 from preempt_properties.known_bad.base import MIXED, KnownBad
 from preempt_spec import events as ev
-from preempt_spec.policies.functions import need
 from preempt_spec.view import Place
 
 PRIORITY = ("vllm-priority",)
@@ -22,7 +21,7 @@ class KeepsTheGrantOfItsVictim(KnownBad):
     def preempt(self, victim: str, requester: str) -> None:
         """Without taking the grant back."""
         after = len(self.state.plan.granted)
-        short = need(self.state, requester), self.supply()
+        short = self.pressure(requester)
         self._act(ev.Demote(victim, after, "growth", (requester,), "blocks", *short))
         self.release(victim)
         self.requeue(victim)
@@ -85,7 +84,7 @@ class VisitsASnapshot(KnownBad):
         """Victims are admitted again on the spot, if their first block fits."""
         super().serve_running()
         for victim in self.state.plan.demoted[:1]:
-            if self.supply() > 0:
+            if self.pressure(victim)[1] > 0:
                 self.grant(victim, 1)
 
 

@@ -95,6 +95,6 @@ class DiesOfAFullPool(KnownBad):
 
     rule = "live/survives"
 
-    def supply(self) -> int:
+    def pressure(self, request: str) -> tuple[int, int]:
         """Looks at a free block before it counts them."""
-        return super().supply() if sorted(self.state.free_ids(0))[0] >= 0 else 0
+        return super().pressure(request) if sorted(self.state.free_ids(0))[0] >= 0 else (0, 0)

@@ -6,7 +6,6 @@ from attrs import evolve
 
 from preempt_properties.known_bad.base import KnownBad
 from preempt_spec import events as ev
-from preempt_spec.policies.functions import need
 from preempt_spec.view import Place
 
 
@@ -48,8 +47,8 @@ class PreemptsAtTheLastBlock(KnownBad):
 
     def fits(self, request: str) -> bool:
         """Only if a block would be left."""
-        wants = need(self.state, request)
-        return wants == 0 or wants < self.supply()
+        need, supply = self.pressure(request)
+        return need == 0 or need < supply
 
 
 class WantsAFreeBlockFromEveryone(KnownBad):
@@ -60,7 +59,7 @@ class WantsAFreeBlockFromEveryone(KnownBad):
 
     def fits(self, request: str) -> bool:
         """One free block, and what it needs."""
-        return super().fits(request) and self.supply() > 0
+        return super().fits(request) and self.pressure(request)[1] > 0
 
 
 class TakesOneMore(KnownBad):

@@ -49,21 +49,25 @@ def want(s: View, request: str) -> int:
     return max(room, 0)
 
 
-def growth(s: View, request: str) -> int:
-    """Blocks its next grant lacks, in the group that lacks most."""
+def growth(s: View, request: str, group: int) -> int:
+    """Blocks of a group that its next grant lacks."""
     r = s.request(request)
-    end = r.computed + want(s, request)
-    return max(0, *(pages_for(group, end) - len(r.tables[g]) for g, group in enumerate(s.groups)))
+    return max(0, pages_for(s.groups[group], r.computed + want(s, request)) - len(r.tables[group]))
 
 
-def need(s: View, request: str) -> int:
-    """Free blocks a running request must see to be granted tokens."""
-    return 1 if s.policy.need is Need.ONE_FREE else growth(s, request)
+def pressure(s: View, requests: Sequence[str]) -> tuple[int, int]:
+    """Blocks that running requests must see free to be granted tokens, and those that are, where it is tightest."""
+    if s.policy.need is Need.ONE_FREE:
+        return len(requests), min(s.free(g) for g in range(len(s.groups)))
+    needs = [sum(growth(s, r, g) for r in requests) for g in range(len(s.groups))]
+    group = max(range(len(needs)), key=lambda g: needs[g] - s.free(g))
+    return needs[group], s.free(group)
 
 
-def supply(s: View) -> int:
-    """Free blocks, in the group that has fewest."""
-    return min(s.free(g) for g in range(len(s.pages)))
+def fits(s: View, request: str) -> bool:
+    """Whether a running request may be granted tokens without a victim."""
+    need, supply = pressure(s, (request,))
+    return need <= supply
 
 
 def eligible(s: View, requester: str) -> tuple[str, ...]:
@@ -128,7 +132,7 @@ def awaits_output(s: View, request: str) -> bool:
 def next_admitted(s: View) -> str | None:
     """The request that is admitted next, if one is: nobody older and ready may be passed over."""
     if s.policy.memory is Memory.SWAP and s.swapped:
-        return s.swapped[0]
+        return next((w for w in s.swapped if not awaits_output(s, w)), None)
     ready = (w for w in s.waiting if w not in s.plan.skipped and not awaits_output(s, w))
     return next(ready, None)
 

@@ -16,6 +16,7 @@ from preempt_spec.policies.policy import (
     AfterPreemption,
     AfterSelf,
     FullHit,
+    Memory,
     Need,
     Order,
     Oversize,
@@ -109,6 +110,14 @@ VLLM_FCFS = Profile(
         "oversize": "vLLM refuses over-long prompts before the scheduler, and a max_model_len beyond the pool at start",
         "progress": "derived: see policies.functions.patience",
         "causes": f"{_VLLM}, schedule(): _preempt_request only where allocate_slots() returned None; admission never",
+        "memory": "vLLM 0.31.0 and 0.33.0 v1/core/sched/scheduler.py, _preempt_request(): num_computed_tokens = 0",
+        "release": "same method: the blocks are freed before the request is prepended to waiting",
+        "returns": "same method",
+        "stale": "0.33.0, same method and _update_from_output(): stale output is appended unless drop_stale_output; "
+        "schedule() skips a waiting request with deliverable stale output; reset_prefix_cache() drops",
+        "publish": "v1/core/kv_cache_manager.py, allocate_slots(): cache_blocks() when the tokens are scheduled",
+        "hidden": "no timers and no chance in the modes judged here (no prefill cadence, no connector)",
+        "tax": "no bound is stated: reported only",
     },
     core=CORE_WITH_WORKER,
 )
@@ -144,6 +153,16 @@ VLLM_PRIORITY = Profile(
     ),
 )
 
+#: Of a scheduler that flies one frame at a time and keeps no host copies.
+_PLAIN = {
+    "memory": "no host tier: a victim's computed tokens are set to 0",
+    "release": "the victim's blocks are freed before it is queued",
+    "returns": "a victim is queued in the step that preempts it",
+    "stale": "one frame at a time: nothing flies when the scheduler decides",
+    "hidden": "no timers and no chance in the scheduler",
+    "tax": "no bound is stated: reported only",
+}
+
 NANO_VLLM = Profile(
     name="nano-vllm",
     contract=evolve(
@@ -155,6 +174,8 @@ NANO_VLLM = Profile(
         progress=Progress.EVERY_BATCH,
     ),
     sources={
+        **_PLAIN,
+        "publish": "nanovllm/engine/block_manager.py, allocate() and may_append(): when the block is planned full",
         "victim": "nano-vllm bb823b3 nanovllm/engine/scheduler.py, schedule(): self.preempt(self.running.pop())",
         "requeue": "same file, preempt(): waiting.appendleft",
         "order": "same file, add(): waiting.append",
@@ -181,6 +202,8 @@ VIDUR_VLLM = Profile(
         progress=Progress.EVERY_BATCH,
     ),
     sources={
+        **_PLAIN,
+        "publish": "no prefix cache",
         "victim": "Vidur 0.0.26 vllm_replica_scheduler.py, _get_next_batch(): sorted by arrived_at, pop(-1)",
         "requeue": "same file: [victim] + self._request_queue",
         "order": "base_replica_scheduler.py, add_request(): append",
@@ -209,4 +232,35 @@ VIDUR_VLLM = Profile(
     ),
 )
 
-PROFILES: Mapping[str, Profile] = {p.name: p for p in (VLLM_FCFS, VLLM_PRIORITY, NANO_VLLM, VIDUR_VLLM)}
+VLLM_V0_SWAP = Profile(
+    name="vllm-v0-swap",
+    contract=evolve(
+        NANO_VLLM.contract,
+        name="vllm-v0-swap",
+        slots=Slots.RUNNING,
+        memory=Memory.SWAP,
+    ),
+    sources={
+        **_PLAIN,
+        "publish": "no prefix cache in this mode",
+        "victim": "Kwon et al., SOSP 2023, 4.5 (the latest first); vLLM 0.6.3 core/scheduler.py, _schedule_running(): "
+        "running_queue.pop()",
+        "requeue": "same file, _schedule_running() and schedule(): preempted groups are put in front of waiting",
+        "order": "same file, add_seq_group(): waiting.append",
+        "need": "block_manager can_append_slots(): a block only when the last one is full",
+        "phase": "same file, _schedule_default(): prefills first, none while anybody is swapped",
+        "after_preemption": "same file: nobody is swapped in in a step that preempted or swapped out",
+        "after_self": "same file: the requester is then the only one left",
+        "slots": "same file: max_num_seqs bounds those that run",
+        "full_hit": "no prefix cache in this mode",
+        "oversize": "a layer above refuses what exceeds max_model_len",
+        "progress": "derived: see policies.functions.patience",
+        "causes": "same file, _preempt(): only where can_append_slots() is false",
+        "memory": "SOSP 2023, 4.5: all-or-nothing eviction, swapped sequences come back before new ones are admitted; "
+        "what does not fit in the host pool is recomputed",
+    },
+    core=(*CORE, "swap/round-trip", "swap/host-pool"),
+    run=False,
+)
+
+PROFILES: Mapping[str, Profile] = {p.name: p for p in (VLLM_FCFS, VLLM_PRIORITY, NANO_VLLM, VIDUR_VLLM, VLLM_V0_SWAP)}

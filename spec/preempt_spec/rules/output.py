@@ -1,4 +1,4 @@
-"""output/* and frame/*: what flying frames bring back, and the stream a user sees."""
+"""output/*: the stream a user sees."""
 
 from __future__ import annotations
 
@@ -9,47 +9,6 @@ from preempt_spec.micro import Grant, grant_start
 from preempt_spec.policies.functions import room_for_outputs
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Fate, View
-
-FRAME = rule(
-    "frame/once",
-    Kind.MUST,
-    "What a frame owes a request is delivered, empty or dropped, exactly once; which one is fixed when the request is "
-    "preempted, by its cause; a stale output is appended or dropped and touches nothing else.",
-)
-
-
-@on(FRAME, Deliver)
-def each_once(s: View, e: Deliver) -> Iterator[str | None]:
-    """Every request that the frame granted comes back once, and nobody else."""
-    due = s.frames.get(e.frame)
-    if due is None:
-        yield f"frame {e.frame} is delivered and does not fly: it was delivered before, or granted nothing"
-        return
-    for r in dict.fromkeys(e.requests):
-        if e.requests.count(r) > 1:
-            yield f"{r} is delivered twice by frame {e.frame}"
-        else:
-            yield None if r in due else f"{r} is delivered by frame {e.frame}, which did not grant it"
-    for r, x in due.items():
-        # Of a request that is over, and of one whose output is dropped, nothing need be said.
-        if x.outputs and x.fate in (Fate.LIVE, Fate.DELIVER) and r not in e.requests:
-            yield f"the output of {r} from frame {e.frame} was lost"
-
-
-@on(FRAME, Deliver)
-def as_was_fixed(s: View, e: Deliver) -> Iterator[str | None]:
-    """An output is appended or dropped as its fate says."""
-    due = s.frames.get(e.frame, {})
-    for i, r in enumerate(e.requests):
-        if r not in due:
-            continue
-        x, state = due[r], e.disposition[i] if e.disposition is not None else "delivered"
-        if x.fate in (Fate.GONE, Fate.DROP):
-            why = "is over" if x.fate is Fate.GONE else "was preempted and its output is not to be appended"
-            yield f"{r} {why}: frame {e.frame} delivered to it" if state == "delivered" and e.tokens[i] else None
-        elif x.outputs:
-            yield None if state == "delivered" else f"the output of {r} from frame {e.frame} was {state}"
-
 
 STREAM = rule(
     "output/stream",

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from preempt_spec.events import Demote, Load, Observed, Requeue
 from preempt_spec.micro import Close, Grant
 from preempt_spec.policies.functions import (
-    need,
+    fits,
     next_admitted,
     pages_for,
     requeue_at,
     shared_pages,
     skip_guard,
     slot_free,
-    supply,
 )
 from preempt_spec.policies.policy import AfterPreemption, Memory, Return
 from preempt_spec.rules.rule import Kind, on, rule
@@ -192,7 +191,7 @@ def no_unexplained_skip(s: View, e: Close) -> Iterator[str | None]:
     for r in plan.entered:
         if r in plan.granted or r in plan.demoted or r not in s.live() or s.request(r).place is not Place.RUNNING:
             yield None
-        elif skip_guard(s, r) is not None or need(s, r) > supply(s):
+        elif skip_guard(s, r) is not None or not fits(s, r):
             yield None  # a true guard; or victim/duty speaks of it
         else:
             yield f"{r} runs, was granted nothing, and no declared guard explains it"

@@ -9,7 +9,7 @@ from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import hit_limit
 from preempt_spec.policies.policy import Publish as When
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import Place, View
+from preempt_spec.view import Place, View, with_holes
 
 MESSAGE = rule(
     "resume/message",
@@ -22,7 +22,8 @@ MESSAGE = rule(
 def sent_adds_up(s: View, e: Close) -> Iterator[str | None]:
     """For each request whose table changed or was described in this step: sent = owned, in every group."""
     told: dict[tuple[str, int], tuple[tuple[int, ...], bool]] = {
-        (x.request, x.group): (x.blocks, x.full) for x in e.step.sent
+        (x.request, x.group): (with_holes(s.groups[x.group], s.reserved(x.group), x.blocks), x.full)
+        for x in e.step.sent
     }
     changed = dict.fromkeys([*(d.request for d in e.step.blocks), *(x.request for x in e.step.sent), *s.plan.admitted])
     for r in changed:

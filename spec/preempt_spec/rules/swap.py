@@ -152,6 +152,6 @@ def host_count_agrees(s: View, e: Close) -> Iterator[str | None]:
 def swaps_while_there_is_room(s: View, e: Release) -> Iterator[str | None]:
     """A victim is swapped while the host has room for all of it, and computed again only when it has not."""
     r = s.request(e.request)
-    if s.policy.memory is Memory.SWAP and r.computed and not e.kept:
+    if s.policy.memory is Memory.SWAP and r.computed and not e.kept and s.plan.served:  # a reset drops all KV
         lack = [g for g, group in enumerate(s.groups) if pages_for(group, r.computed) > s.host_free(g)]
         yield None if lack else f"{e.request} lost {r.computed} computed tokens while the host had room for them"

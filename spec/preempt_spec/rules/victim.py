@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, Grant
-from preempt_spec.policies.functions import eligible, need, skip_guard, supply, victim
+from preempt_spec.policies.functions import eligible, fits, pressure, skip_guard, victim
 from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.policy import Release as When
 from preempt_spec.rules.rule import Kind, on, rule
@@ -36,7 +36,7 @@ def _pressure(s: View, e: Demote) -> tuple[int, int] | None:
     who = [b for b in e.beneficiaries if b in live and s.request(b).place is Place.RUNNING]
     if e.cause != "growth" or not who:
         return None
-    return sum(need(s, b) for b in who), supply(s)
+    return pressure(s, who)
 
 
 NECESSITY = rule(
@@ -104,8 +104,9 @@ def done(s: View, e: Demote) -> Iterator[str | None]:
 def not_left_to_starve(s: View, e: Close) -> Iterator[str | None]:
     """A running request that cannot grow is not just passed over."""
     for r in s.plan.entered:
-        if _unserved(s, r) and need(s, r) > supply(s) and eligible(s, r):
-            yield f"{r} needs {need(s, r)} blocks, {supply(s)} are free, and nobody was preempted for it"
+        if _unserved(s, r) and not fits(s, r) and eligible(s, r):
+            need, supply = pressure(s, (r,))
+            yield f"{r} needs {need} blocks, {supply} are free, and nobody was preempted for it"
 
 
 def _unserved(s: View, r: str) -> bool:

@@ -53,7 +53,9 @@ def test_tags_are_the_names_of_the_contract():
         "abort arrive control copy_done copy_start deliver engine_error finish footer header reject step"
     )
     acts = {struct.__struct_config__.tag for struct in typing.get_args(wire.Act)}
-    assert " ".join(sorted(acts)) == "demote pin plan publish release requeue skip unfence unpin unplan withdraw"
+    assert " ".join(sorted(acts)) == (
+        "demote evict load pin plan publish release requeue shed skip swap unfence unpin unplan withdraw"
+    )
 
 
 def test_a_field_at_its_default_is_not_written():

@@ -1,0 +1,80 @@
+"""A frame in flight: what it owes its requests, spelled out only for those of which somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from preempt_spec.view import Due, Fate
+
+if TYPE_CHECKING:
+    from preempt_oracle.monitor.request import Req
+
+
+class Flight(Mapping[str, Due]):
+    """What a frame owes each request it granted.
+
+    The first `members` of `ids` decode steadily: one token each, from `start`, behind what frame `after` brings; `own`
+    has what is owed to the others, and what changed since. `tick`: the cohort's clock behind it.
+
+    For the fast delivery: `owed` (who gets a token), `streams` (their token lists), `loose` (those of them who are not
+    of the cohort, or joined it later) and `fast` (each gets at most one token, which is appended).
+    """
+
+    __slots__ = ("after", "fast", "ids", "loose", "members", "owed", "own", "start", "streams", "tick")
+
+    def __init__(
+        self,
+        ids: tuple[str, ...],
+        own: dict[str, Due],
+        streams: Sequence[list[int]],
+        loose: list[Req],
+        tick: int,
+        start: Sequence[int] = (),
+        after: int | None = None,
+    ) -> None:
+        """`start` has an entry per member; `streams` one per id."""
+        self.ids, self.own, self.loose, self.tick = ids, own, loose, tick
+        self.start, self.after, self.members = start, after, len(start)
+        self.owed, self.streams, self.fast = ids, streams, True
+        if own:
+            self.fast = all(due.outputs < 2 for due in own.values())
+            idle = {r for r, due in own.items() if not due.outputs}
+            if idle:
+                self.owed = tuple([r for r in ids if r not in idle])
+                self.streams = [x for x, r in zip(streams, ids, strict=True) if r not in idle]
+
+    def __getitem__(self, request: str) -> Due:
+        due = self.own.get(request)
+        if due is not None:
+            return due
+        try:
+            i = self.ids.index(request, 0, self.members)
+        except ValueError:
+            raise KeyError(request) from None
+        return Due(1, self.start[i] + 1, 1, self.after)
+
+    def __contains__(self, request: object) -> bool:
+        return request in self.ids
+
+    def __iter__(self) -> Iterator[str]:
+        for i, r in enumerate(self.ids[: self.members]):
+            if r not in self.own:
+                self.own[r] = Due(1, self.start[i] + 1, 1, self.after)
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def fated(self, request: str, fate: Fate) -> None:
+        """What becomes of the request's output is fixed."""
+        if request in self.ids:
+            self.own[request] = evolve(self[request], fate=fate)
+            self.fast = self.fast and fate in (Fate.LIVE, Fate.DELIVER)
+
+    def shift(self, request: str, fate: Fate, back: int) -> None:
+        """The request's outputs of this fate stand further in front, as drafts before them were rejected."""
+        if request in self.ids and self[request].fate is fate:
+            self.own[request] = evolve(self[request], position=self[request].position - back)

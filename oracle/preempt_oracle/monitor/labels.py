@@ -1,0 +1,54 @@
+"""Pages that become findable, or stop being so, while their requests decode steadily: proved at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preempt_oracle.monitor.shadow import Shadow
+from preempt_oracle.trace import wire
+from preempt_spec.policies.policy import Publish
+
+
+def proved(s: Shadow, acts: Sequence[wire.Act]) -> int | None:
+    """How many pages are findable anew behind these acts; None unless all clauses hold in a step of plain grants.
+
+    A page of a member is what it is published as if its tokens are known and the member is past it, or gets past it in
+    this very step: its slots are its own, and were looked at. Its block stays its own, as nobody is preempted.
+    """
+    if s.policy.publish is not Publish.SCHEDULE:
+        return None
+    m, requests = s.memory[0], s.requests
+    page, total, now = m.page, m.total, s.clock + 1
+    published: list[int] = []
+    for act in acts:
+        if type(act) is wire.Publish:
+            r = requests.get(act.request)
+            if r is None or not r.steady or act.group:
+                return None
+            table, upto = r.tables[0], min(len(r.tokens), r.base + now)
+            for b in act.blocks:
+                if b not in table or (table.index(b) + 1) * page > upto:
+                    return None
+            published += act.blocks
+        elif type(act) is wire.Withdraw and not act.group:
+            if act.blocks and max(act.blocks) >= total:
+                return None
+            if published:
+                published = [b for b in published if b not in act.blocks]
+        else:
+            return None
+    return len(published)
+
+
+def apply(s: Shadow, acts: Sequence[wire.Act]) -> None:
+    """Make what was proved so."""
+    m = s.memory[0]
+    for act in acts:
+        if type(act) is wire.Publish:
+            r = s.requests[act.request]
+            table = r.tables[0]
+            for b in act.blocks:
+                m.published[b] = (r.tokens, r.salt, (table.index(b) + 1) * m.page)
+        elif type(act) is wire.Withdraw:
+            for b in act.blocks:
+                m.published.pop(b, None)
