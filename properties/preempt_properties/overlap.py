@@ -16,15 +16,17 @@ from preempt_spec.policies.policy import Memory, Phase
 from preempt_spec.policies.profiles import PROFILES
 
 #: Names of these capabilities: `frames` (several in flight), `drafts` (speculative decoding), `reset` (of all KV, with
-#: everybody who runs preempted), `pause`, `host` (a tier that victims are swapped to), `groups` (sliding, recurrent).
-OVERLAP = frozenset({"frames", "drafts", "reset", "pause", "host", "groups"})
+#: everybody who runs preempted), `pause`, `host` (a tier that victims are swapped to), `groups` (sliding, recurrent),
+#: `offload` (a host cache, filled and read by copies that no frame waits for).
+OVERLAP = frozenset({"frames", "drafts", "reset", "pause", "host", "groups", "offload"})
 
 
 def overlapped(random: Random, scenario: Scenario, can: frozenset[str]) -> Scenario:
     """The scenario, with some of what `can` allows."""
     config = scenario.config
+    contract = PROFILES[config.policy].contract
     # The engines that prefill first fly one frame at a time.
-    if "frames" in can and PROFILES[config.policy].contract.phase is Phase.MIXED and chance(random, 60):
+    if "frames" in can and contract.phase is Phase.MIXED and chance(random, 60):
         config = evolve(config, frames=random.choice((2, 2, 3, 3, 4)))
     if "drafts" in can and chance(random, 30):
         config = evolve(config, drafts=random.randint(1, 3))
@@ -32,7 +34,9 @@ def overlapped(random: Random, scenario: Scenario, can: frozenset[str]) -> Scena
         # No cache: a state is overwritten where pages would be shared.
         kinds = GROUPS[1:2] if config.drafts else GROUPS[1:]  # drafts and recurrent states are not judged together
         config = evolve(config, groups=random.choice(kinds), caching=False)
-    if "host" in can and PROFILES[config.policy].contract.memory is Memory.SWAP:
+    if "offload" in can and contract.phase is Phase.MIXED and config.groups == "full" and chance(random, 30):
+        config = evolve(config, host_blocks=max(1, _host(random, config)), caching=True, whole_fit=True)
+    if "host" in can and contract.memory is Memory.SWAP:
         config = evolve(config, host_blocks=_host(random, config))
     script = tuple(_script(random, config, scenario.script, can))
     return evolve(scenario, config=config, script=script)

@@ -16,6 +16,7 @@ from preempt_properties.scenario import Abort, Add, Config, Control, Deliver, Sc
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import blocks_for, patience
 from preempt_spec.policies.policy import Stale
+from preempt_spec.offload import Offloading
 from preempt_spec.reference import OBSERVES, Reference
 from preempt_spec.view import Fate
 
@@ -125,6 +126,7 @@ class _World:
         self.known: dict[str, int] = {}  # live requests: tokens, prompt and outputs
         self.doomed: list[str] = []  # to be aborted while the next frame flies
         self.flying: dict[int, dict[str, _Sample]] = {}
+        self.copying: dict[int, tuple[int, bool]] = {}  # copies: done behind which frame, and how
 
     def add(self, add: Add) -> Iterator[ev.Event]:
         """A request arrives; the scheduler may refuse it."""
@@ -153,6 +155,7 @@ class _World:
         """A decision, whatever happens while its frame flies, and the delivery of the frames that are due."""
         step = self.engine.step()
         yield step
+        yield from self.copies()
         self._preempted(step.acts)
         if step.requests:
             self.flying[step.frame] = self._sampled(step)
@@ -186,6 +189,19 @@ class _World:
             if isinstance(event, ev.Finish):
                 self._over(event.request)
             yield event
+
+    def copies(self) -> Iterator[ev.Event]:
+        """Copies that were started take a step or more, end in any order, and fail now and then."""
+        if not isinstance(self.engine, Offloading):
+            return
+        for copy, ok in [(c, ok) for c, (at, ok) in self.copying.items() if at <= self.engine.state.last_frame]:
+            del self.copying[copy]
+            yield self.engine.copy_done(copy, ok)
+        for event in self.engine.copies():
+            yield event
+            if isinstance(event, ev.CopyStart):
+                takes = crc32(f"copy {event.copy}".encode()) % 12
+                self.copying[event.copy] = (self.engine.state.last_frame + takes % 4, takes != 11)
 
     def _sampled(self, step: ev.Step) -> dict[str, _Sample]:
         drafts = {d.request: d.tokens for d in step.drafts}

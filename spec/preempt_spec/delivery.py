@@ -40,7 +40,11 @@ def appended(s: State, m: ev.Deliver, i: int) -> tuple[int, ...]:
 def deliver(s: State, m: ev.Deliver) -> State:
     """A frame comes back."""
     frame = s.frames.get(m.frame, {})
-    s = evolve(s, frames={f: due for f, due in s.frames.items() if f != m.frame})
+    s = evolve(
+        s,
+        frames={f: due for f, due in s.frames.items() if f != m.frame},
+        loose={b: f for b, f in s.loose.items() if f != m.frame},
+    )
     for i, request in enumerate(m.requests):
         due = frame.get(request)
         if due is None or due.fate is Fate.GONE or request not in s.requests:

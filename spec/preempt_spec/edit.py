@@ -8,7 +8,7 @@ from attrs import evolve
 
 from preempt_spec.memory import resolve
 from preempt_spec.state import Request, State, Tables
-from preempt_spec.view import Fate, with_holes
+from preempt_spec.view import HOLE, Fate, with_holes
 
 
 def change(s: State, request: str, **fields: Any) -> State:
@@ -59,9 +59,19 @@ def resolved(s: State, r: Request, upto: int | None) -> State:
     )
 
 
+def loosened(s: State, request: str) -> State:
+    """With a request's blocks noted as still written by the latest frame that flies for it."""
+    flying = [f for f, frame in s.frames.items() if request in frame and frame[request].fate is not Fate.GONE]
+    if not flying:
+        return s
+    tables = s.requests[request].tables
+    loose = {(g, b): max(flying) for g, table in enumerate(tables) for b in table if b != HOLE}
+    return evolve(s, loose={**s.loose, **loose})
+
+
 def forget(s: State, request: str) -> State:
     """The request is over: nothing is kept of it but what its blocks hold."""
-    gone = s.requests[request]
+    gone, s = s.requests[request], loosened(s, request)
     s = resolved(fated(s, request, Fate.GONE), gone, len(gone.tokens))
     return evolve(
         s,

@@ -28,6 +28,10 @@ class Record:
         self.hits: list[ev.Hit] = []
         self.owing: list[ev.Act] = []  # acts since the last step, to be told with the next
         self.backups: dict[str, tuple[tuple[int, int, int], ...]] = {}  # swapped request: (group, page, host block)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Memory of its own, for relatives of the reference that need some."""
 
     def observe(self) -> ev.Observed:
         """This engine's own books, for comparison."""

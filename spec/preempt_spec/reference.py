@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from attrs import evolve
+
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.delivery import appended
 from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
+    fenced,
     hit_limit,
     next_admitted,
     oversize,
@@ -53,11 +56,12 @@ class Reference(Record):
         return (e,)
 
     def abort(self, request: str) -> ev.Abort:
-        """Forget a request at once, wherever it is. A frame that still flies for it writes before any later one."""
+        """Forget a request at once, wherever it is; its blocks too, unless something unordered could fill them."""
+        until = self.fences(request)
         tables = self.owned(request)
-        self._do(ev.Abort(request))
+        self._do(ev.Abort(request, until=until))
         self.drop_backup(request)
-        return ev.Abort(request, "user", tables, ev.Observed(free=self.free_counts()))
+        return ev.Abort(request, "user", tables, ev.Observed(free=self.free_counts()), until)
 
     def control(self, kind: str) -> ev.Control:
         """The operator acts between steps: reset (of all KV, with everybody who runs preempted), pause or resume."""
@@ -65,7 +69,7 @@ class Reference(Record):
         if kind == "reset":
             for r in reversed(self.state.running):
                 self._act(ev.Demote(r, cause="reset"))
-                self._act(ev.Release(r, 0, self.owned(r), None, 0, 0))
+                self._act(ev.Release(r, 0, self.owned(r), self.fences(r), 0, 0))
                 self.requeue(r)
             for g, m in enumerate(self.state.memory):
                 self.withdraw(g, tuple(m.blocks))
@@ -102,11 +106,20 @@ class Reference(Record):
         stale = tuple(fates) if any(f != "delivered" for f in fates) else None
         told = ev.Deliver(e.frame, e.requests, e.tokens, e.accepted, stale, emitted, e.proposed)
         self._do(ev.Deliver(e.frame, e.requests, emitted, e.accepted, stale, proposed=e.proposed))
-        out: list[ev.Event] = [told]
+        out: list[ev.Event] = [evolve(told, acts=self.unfence(e.frame))]
         for r in e.requests:
             if r in self.state.requests and self.is_finished(r):
                 out.append(self.finish(r))
         return tuple(out)
+
+    def unfence(self, frame: int) -> tuple[ev.Act, ...]:
+        """Blocks whose fence waited for this frame are free."""
+        self.acts = []
+        for g, m in enumerate(self.state.memory):
+            blocks = tuple(b for b, x in sorted(m.blocks.items()) if x.fence is not None and x.fence <= frame)
+            if blocks:
+                self._act(ev.Unfence(blocks, 0, g))
+        return tuple(self.acts)
 
     def disposes(self, fate: Fate) -> str:
         """What becomes of an output: stale ones of a reset, and those of requests that are over, are dropped."""
@@ -141,13 +154,17 @@ class Reference(Record):
         """Preempt, one victim at a time, until `request` fits or was itself the victim."""
         while self.state.request(request).place is Place.RUNNING and not self.fits(request):
             victim = self.choose_victim(request)
-            if victim is None:
+            if victim is None or self.holds_back(victim):
                 return
             self.preempt(victim, request)
 
     def choose_victim(self, request: str) -> str | None:
         """The policy's arg-max."""
         return victim(self.state, request)
+
+    def holds_back(self, victim: str) -> bool:
+        """Whether a victim would give nothing yet, so that it is better to wait."""
+        return fenced(self.state, victim)
 
     def preempt(self, victim: str, requester: str) -> None:
         """Demote, release, requeue, and take back what this very step had granted the victim."""
@@ -181,7 +198,8 @@ class Reference(Record):
     def release(self, victim: str) -> None:
         """All blocks go back, and what the host does not hold counts as computed no more."""
         kept, tables = self.swap_out(victim), self.owned(victim)
-        self._act(ev.Release(victim, len(self.state.plan.granted), tables, None, kept, 0, kept))
+        until = self.fences(victim)
+        self._act(ev.Release(victim, len(self.state.plan.granted), tables, until, kept, 0, kept))
 
     def requeue(self, victim: str) -> None:
         """Back into a queue, where the policy says, with every token it has."""
@@ -342,7 +360,13 @@ class Reference(Record):
 
     def finish(self, request: str) -> ev.Finish:
         """End a request and take its blocks back."""
+        until = self.fences(request)
         tables = self.owned(request)
-        self._do(ev.Finish(request))
+        self._do(ev.Finish(request, until=until))
         self.drop_backup(request)
-        return ev.Finish(request, "length", tables)
+        return ev.Finish(request, "length", tables, until)
+
+    def fences(self, request: str) -> int | None:
+        """The frame until which blocks given up now are fenced, because it may still write them."""
+        flying = [f for f, due in self.state.frames.items() if request in due and due[request].fate is not Fate.GONE]
+        return max(flying) if flying and fenced(self.state, request) else None

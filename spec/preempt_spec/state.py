@@ -84,6 +84,7 @@ class State:
     frames: Mapping[int, Mapping[str, Due]] = field(factory=dict)  # undelivered
     copies: Mapping[int, Copy] = field(factory=dict)
     carried: Mapping[int, tuple[tuple[Slot, ...], ...]] = field(factory=dict)  # per copy: what its sources held
+    loose: Mapping[tuple[int, int], int] = field(factory=dict)  # (group, block) given up -> frame that still writes it
     last_frame: int = -1
     stall: int = 0
     paused: bool = False
@@ -137,6 +138,10 @@ class State:
         m = self.memory[group]
         fenced = {b for b, block in m.blocks.items() if block.fence is not None}
         return set(range(m.reserved, m.total)) - self._holders(group).keys() - fenced
+
+    def loosed(self, group: int, block: int) -> int | None:
+        """The frame that may still write this block for a request which gave it up while that frame flew."""
+        return self.loose.get((group, block))
 
     def fence(self, group: int, block: int) -> int | None:
         """The frame this block's fence waits for."""

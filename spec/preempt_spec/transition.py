@@ -10,7 +10,7 @@ from attrs import evolve
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.delivery import deliver, disown, promise
-from preempt_spec.edit import change, forget, insert, own, resolved, without
+from preempt_spec.edit import change, forget, insert, loosened, own, resolved, without
 from preempt_spec.memory import Block, Memory
 from preempt_spec.policies.functions import enqueue_at, stale_fate
 from preempt_spec.state import Plan, Request, State
@@ -49,7 +49,7 @@ def apply_micro(s: State, m: mi.Micro) -> State:
         case ev.Demote():
             return _demote(s, m)
         case ev.Release():
-            s = _fence(s, m.request, m.until)
+            s = loosened(_fence(s, m.request, m.until), m.request)
             empty = ((),) * len(s.memory)
             s = change(s, m.request, tables=empty, sent=empty, computed=m.kept)
             return evolve(s, plan=evolve(s.plan, fenced=m.until is not None))
@@ -148,9 +148,9 @@ def _fence(s: State, request: str, until: int | None) -> State:
         return s
     memory = list(s.memory)
     for g, table in enumerate(s.requests[request].tables):
-        shared = s.shared(g)
-        alone = [b for b in table if b != HOLE and b not in shared]
-        memory[g] = memory[g].having({b: evolve(memory[g].block(b), fence=until) for b in alone})
+        # Also what others hold: should they give it up first, it is still not free.
+        held = {b: memory[g].block(b) for b in table if b != HOLE}
+        memory[g] = memory[g].having({b: evolve(x, fence=max(until, x.fence or 0)) for b, x in held.items()})
     return evolve(s, memory=tuple(memory))
 
 

@@ -265,6 +265,9 @@ class View(Protocol):
     def copies(self) -> Mapping[int, Copy]:
         """Copies in flight."""
 
+    def loosed(self, group: int, block: int) -> int | None:
+        """The frame that may still write this block for a request which gave it up while that frame flew."""
+
     @property
     def preemptions(self) -> int:
         """Demotions since the start."""

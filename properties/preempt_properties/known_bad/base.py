@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from preempt_spec import events as ev
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
@@ -27,11 +26,3 @@ class KnownBad(Reference):
     def contract(cls, policy: Policy) -> Policy:
         """The policy it claims to follow, from the profile's."""
         return policy
-
-    def __init__(self, header: ev.Header, policy: Policy) -> None:
-        """As the reference; then `prepare`."""
-        super().__init__(header, policy)
-        self.prepare()
-
-    def prepare(self) -> None:
-        """Memory of its own, if the fault needs some."""

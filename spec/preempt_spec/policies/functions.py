@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from preempt_spec.events import Group, Limits
 from preempt_spec.policies.policy import (
     AfterSelf,
+    Fence,
     FullHit,
     Memory,
     Need,
@@ -68,6 +69,13 @@ def fits(s: View, request: str) -> bool:
     """Whether a running request may be granted tokens without a victim."""
     need, supply = pressure(s, (request,))
     return need <= supply
+
+
+def fenced(s: View, request: str) -> bool:
+    """Whether a request's blocks could not be used at once if it gave them up now."""
+    if s.policy.fence is Fence.NONE or not s.host_extent(0):
+        return False
+    return any(request in f and f[request].fate is not Fate.GONE for f in s.frames.values())
 
 
 def eligible(s: View, requester: str) -> tuple[str, ...]:
@@ -167,6 +175,10 @@ def skip_guard(s: View, request: str) -> str | None:
         return "its last output flies"
     if r.computed >= min(len(r.tokens) + r.placeholders, s.limits.max_length - 1):
         return "nothing to compute"
+    if s.policy.fence is Fence.HOST and s.host_extent(0) and not fits(s, request):
+        would_be = victim(s, request)
+        if would_be is not None and fenced(s, would_be):
+            return "its victim flies"
     return None
 
 

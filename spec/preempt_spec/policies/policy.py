@@ -62,6 +62,13 @@ class Stale(Enum):
     DROP = "dropped; the request may resume at once, and computes it anew"
 
 
+class Fence(Enum):
+    """What a request that flies gives up of its blocks at once."""
+
+    NONE = "all: later frames come behind the flying ones"
+    HOST = "all, without a host tier; with one, whose copies no frame is ordered behind, nothing, and it is no victim"
+
+
 class Publish(Enum):
     """When a full page becomes findable."""
 
@@ -146,5 +153,6 @@ class Policy:
     returns: Return = Return.AT_ONCE
     stale: Stale = Stale.DELIVER
     publish: Publish = Publish.SCHEDULE
+    fence: Fence = Fence.NONE
     hidden: bool = False  # whether anything but queues, tables and cache decides: timers, random choices
     tax: int | None = None  # most tokens computed again per token delivered; None: reported only

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from preempt_spec.policies.policy import (
     AfterPreemption,
     AfterSelf,
+    Fence,
     FullHit,
     Memory,
     Need,
@@ -96,6 +97,7 @@ VLLM_FCFS = Profile(
         full_hit=FullHit.LEAVE_ONE,
         oversize=Oversize.FRONT_END,
         progress=Progress.CHUNKED,
+        fence=Fence.HOST,
     ),
     sources={
         "victim": f"{_VLLM}, schedule(): self.running.pop()",
@@ -116,6 +118,8 @@ VLLM_FCFS = Profile(
         "stale": "0.33.0, same method and _update_from_output(): stale output is appended unless drop_stale_output; "
         "schedule() skips a waiting request with deliverable stale output; reset_prefix_cache() drops",
         "publish": "v1/core/kv_cache_manager.py, allocate_slots(): cache_blocks() when the tokens are scheduled",
+        "fence": "0.33.0, schedule(): `if not self._request_blocks_can_be_freed(preempted_req): break`, which holds back "
+        "only with a consuming KV connector and overlapping batches",
         "hidden": "no timers and no chance in the modes judged here (no prefill cadence, no connector)",
         "tax": "no bound is stated: reported only",
     },
@@ -159,6 +163,7 @@ _PLAIN = {
     "release": "the victim's blocks are freed before it is queued",
     "returns": "a victim is queued in the step that preempts it",
     "stale": "one frame at a time: nothing flies when the scheduler decides",
+    "fence": "one frame at a time",
     "hidden": "no timers and no chance in the scheduler",
     "tax": "no bound is stated: reported only",
 }
@@ -168,6 +173,7 @@ NANO_VLLM = Profile(
     contract=evolve(
         VLLM_FCFS.contract,
         name="nano-vllm",
+        fence=Fence.NONE,
         victim=Victim.LAST_UNPLANNED,
         phase=Phase.PREFILL_FIRST,
         slots=Slots.BATCH,
@@ -197,6 +203,7 @@ VIDUR_VLLM = Profile(
     contract=evolve(
         VLLM_FCFS.contract,
         name="vidur-vllm",
+        fence=Fence.NONE,
         victim=Victim.LATEST_UNPLANNED,
         phase=Phase.PREFILL_FIRST,
         progress=Progress.EVERY_BATCH,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preempt_spec.events import Deliver
+from preempt_spec.micro import Grant
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import Fate, View
+from preempt_spec.view import Fate, Place, View
 
 FRAME = rule(
     "frame/once",
@@ -47,3 +48,13 @@ def as_was_fixed(s: View, e: Deliver) -> Iterator[str | None]:
             yield f"{r} {why}: frame {e.frame} delivered to it" if state == "delivered" and e.tokens[i] else None
         elif x.outputs:
             yield None if state == "delivered" else f"the output of {r} from frame {e.frame} was {state}"
+
+
+@on(FRAME, Grant, "start")
+def goes_on_where_it_was(s: View, e: Grant) -> Iterator[str | None]:
+    """A running request is granted what follows its computed tokens: no delivery moved them that must not."""
+    r = s.request(e.request)
+    if r.place is Place.RUNNING and e.start is not None and e.request not in s.plan.granted:
+        yield (
+            None if e.start == r.computed else f"{e.request} has {r.computed} computed tokens and goes on at {e.start}"
+        )

@@ -221,7 +221,7 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
     known, hit = len(r.tokens), e.hit or 0
     if s.plan.demoted and s.policy.after_preemption is AfterPreemption.CLOSED:
         yield f"{e.request} was admitted in a step that preempted {s.plan.demoted[0]}"
-    elif s.paused:
+    elif s.paused and r.place is not Place.LOADING:  # who holds memory already goes on
         yield f"{e.request} was admitted while the scheduler is paused"
     elif not slot_free(s):
         yield f"{e.request} was admitted with all {s.limits.max_running} slots of {s.policy.slots.value} taken"

@@ -80,6 +80,15 @@ def no_more_than_resident(s: View, e: Grant) -> Iterator[str | None]:
         yield None
 
 
+@on(HIT, Grant, "start")
+def nothing_to_hit(s: View, e: Grant) -> Iterator[str | None]:
+    """Without a cache and without a host copy an admission starts where it was."""
+    r = s.request(e.request)
+    if r.place is Place.WAITING and not s.limits.caching and not any(s.host_extent(g) for g in range(len(s.groups))):
+        start = grant_start(s, e)
+        yield None if start <= r.computed else f"{e.request} starts at {start} and there is no cache to hit"
+
+
 PROVENANCE = rule(
     "resume/provenance",
     Kind.MUST,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import CopyStart, Evict, Load, Plan, Release, Swap, Unfence
 from preempt_spec.micro import Close, Grant, grant_start
-from preempt_spec.policies.functions import pages_for
+from preempt_spec.policies.functions import pages_for, shared_pages
 from preempt_spec.policies.policy import Memory
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.state import needed_pages
@@ -71,21 +71,32 @@ FENCE = rule(
 @on(FENCE, Plan, "copies blocks")
 @on(FENCE, Load, "copies blocks")
 def not_in_transit(s: View, e: Grant | Plan | Load) -> Iterator[str | None]:
-    """No block that a copy still reads or fills is handed out, and none that it still fills is attended."""
-    frame = s.last_frame
+    """No block that a copy still reads or fills is handed out afresh, and none that it still fills is attended."""
+    frame, hit = s.last_frame, 0 if isinstance(e, Plan) else e.hit or 0
     for copy in s.copies.values():
         if copy.before is not None and copy.before <= frame:
             continue
-        device = {(g, src if copy.direction == "out" else dst) for src, dst, g in copy.blocks}
-        again = [b for g, blocks in enumerate(e.blocks) for b in blocks if (g, b) in device]
-        attended: list[int] = []
-        if isinstance(e, Grant) and copy.direction == "in":
+        fills = copy.direction == "in"
+        device = {(g, dst if fills else src) for src, dst, g in copy.blocks}
+        shared = [shared_pages(group, hit) for group in s.groups]  # a page that is copied out may well be hit
+        again = [b for g, new in enumerate(e.blocks) for b in new[shared[g] :] if (g, b) in device]
+        attended = [b for g, new in enumerate(e.blocks) for b in new[: shared[g]] if fills and (g, b) in device]
+        if isinstance(e, Grant) and fills:
             tables = s.request(e.request).tables
-            attended = [b for g, table in enumerate(tables) for b in table if (g, b) in device]
+            attended += [b for g, table in enumerate(tables) for b in table if (g, b) in device]
         if again:
             yield f"block {again[0]} was given to {e.request} while a copy still uses it"
         else:
             yield f"{e.request} attends block {attended[0]}, whose load is not done" if attended else None
+
+
+@on(FENCE, CopyStart, "copies blocks")
+def not_written_any_more(s: View, e: CopyStart) -> Iterator[str | None]:
+    """What is filled by a copy that no frame is ordered behind, no flying frame may still write."""
+    if e.direction == "in" and e.before is None:
+        for _, dst, g in e.blocks:
+            frame = s.loosed(g, dst)
+            yield f"block {dst} is filled while frame {frame}, which writes it, flies" if frame is not None else None
 
 
 @on(FENCE, Evict, "copies")
