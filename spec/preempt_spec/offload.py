@@ -177,6 +177,6 @@ class Offloading(Reference):
 
 
 def reference(header: ev.Header, policy: Policy) -> Reference:
-    """The reference scheduler for a header: with a host cache, if it has a host pool that victims are not swapped to."""
+    """The reference for a header: with a host cache, if it has a host pool that victims are not swapped to."""
     cached = any(p.tier == ev.HOST and p.total for p in header.pools) and policy.memory is Memory.RECOMPUTE
     return (Offloading if cached else Reference)(header, policy)

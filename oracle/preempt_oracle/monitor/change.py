@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from preempt_oracle.monitor.flying import deliver, dispatch, over, stale
+from preempt_oracle.monitor.flying import deliver, dispatch, loosen, over, stale
 from preempt_oracle.monitor.plan import Granted, Plan
 from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
@@ -19,7 +19,7 @@ from preempt_oracle.trace import wire
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.policies.functions import enqueue_at, shared_pages
-from preempt_spec.view import HOLE, Cycle, Place
+from preempt_spec.view import HOLE, Cycle, Place, with_holes
 
 
 def change(s: Shadow, m: mi.Micro) -> None:
@@ -113,6 +113,8 @@ def forget(s: Shadow, request: str, until: int | None) -> None:
 def release(s: Shadow, r: Req, until: int | None, kept: int) -> None:
     """All its blocks go back, behind a fence if `until` names a frame; `kept` tokens count as computed still."""
     s.melt(r)
+    if s.hosts:  # else nothing could fill a block that nobody gave to a frame
+        loosen(s, r)
     for g, m in enumerate(s.memory):
         table = r.tables[g]
         if HOLE in table:
@@ -134,7 +136,7 @@ def own(s: Shadow, r: Req, blocks: Sequence[Sequence[int]], hit: int = 0) -> Non
             r.split()
             m = s.memory[g]
             if m.kind == "sliding":
-                new = [HOLE if b < m.reserved else b for b in new]
+                new = with_holes(m.group, m.reserved, new)
             shared = shared_pages(m.group, hit)
             fresh = new[shared:]
             for b in new[:shared]:
@@ -299,7 +301,7 @@ def tell(s: Shadow, sent: Sequence[ev.Sent | wire.Sent]) -> None:
         table = r.split()[x.group]
         if x.full:
             table.clear()
-        table.extend(x.blocks)
+        table.extend(with_holes(s.groups[x.group], s.reserved(x.group), x.blocks))
         _rejoined(r)
 
 

@@ -15,9 +15,11 @@ from preempt_oracle.monitor.books import Books
 from preempt_oracle.monitor.change import change, forget
 from preempt_oracle.monitor.counts import Active, Ledger, counts
 from preempt_oracle.monitor.flight import Flight
+from preempt_oracle.monitor.flying import tighten
 from preempt_oracle.monitor.growth import grow
 from preempt_oracle.monitor.labels import apply, proved
 from preempt_oracle.monitor.mixed import Mixed
+from preempt_oracle.monitor.plan import Plan
 from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
@@ -86,8 +88,8 @@ class Cohort:
         s, n, k = self.s, self.ledger, len(e.requests)
         if not k or k > s.limits.budget or s.plan.published:
             return None
-        published = proved(s, e.acts) if e.acts else 0
-        if published is None:
+        found = proved(s, e.acts) if e.acts else (0, 0)
+        if found is None:
             return None
         grown = self.books.quiet(e)
         if grown is None:
@@ -96,12 +98,15 @@ class Cohort:
             grow(s, grown)
         if e.acts:
             apply(s, e.acts)
-            n.published += published
+            n.publishes += found[0]
+            n.published += found[1]
         s.last_frame = e.frame
+        s.plan = Plan(e.frame, ())
         latest = next(reversed(s.frames), None)
         s.tick(e.frame, Flight(e.requests, {}, s.columns.streams, [], s.clock + 1, start, latest))
         s.stall = 0
         n.plain += k
+        n.continued += 0 if e.start is None else k
         n.grants += k
         n.entered += len(s.rows)
         n.growth += len(grown)
@@ -138,9 +143,12 @@ class Cohort:
         # A loop in C: appending is most of what a delivery costs.
         deque(map(list.append, streams, tokens), maxlen=0)
         del s.frames[e.frame]
+        if s.loose:
+            tighten(s, e.frame)
         s.back = (e.frame, flight.tick)
         s.delivered += len(due)
-        s.stall, s.cycle = 0, None
+        if due:
+            s.stall, s.cycle = 0, None
         self.ledger.delivered += len(due)
         for r in flight.loose:
             r.brought(e.frame)

@@ -69,8 +69,8 @@ class Flight(Mapping[str, Due]):
         return len(self.ids)
 
     def fated(self, request: str, fate: Fate) -> None:
-        """What becomes of the request's output is fixed."""
-        if request in self.ids:
+        """What becomes of the request's output is fixed, unless it is that of an earlier request of the same id."""
+        if request in self.ids and self[request].fate is not Fate.GONE:
             self.own[request] = evolve(self[request], fate=fate)
             self.fast = self.fast and fate in (Fate.LIVE, Fate.DELIVER)
 

@@ -14,7 +14,7 @@ from preempt_spec import delivery
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import stale_fate
 from preempt_spec.state import Request, State
-from preempt_spec.view import Due, Fate, Place
+from preempt_spec.view import HOLE, Due, Fate, Place
 
 
 def promise(s: Shadow, r: Req, end: int, tokens: int, drafts: int) -> Due:
@@ -38,6 +38,19 @@ def over(s: Shadow, request: str) -> None:
     """What frames still bring to a request that is over is dropped."""
     for flight in s.frames.values():
         flight.fated(request, Fate.GONE)
+
+
+def loosen(s: Shadow, r: Req) -> None:
+    """Blocks it gives up are still written by the latest frame that flies for it."""
+    flying = [f for f, flight in s.frames.items() if r.id in flight and flight[r.id].fate is not Fate.GONE]
+    if flying:
+        latest = max(flying)
+        s.loose.update({(g, b): latest for g, table in enumerate(r.tables) for b in table if b != HOLE})
+
+
+def tighten(s: Shadow, frame: int) -> None:
+    """What only this frame still wrote is written."""
+    s.loose = {b: f for b, f in s.loose.items() if f != frame}
 
 
 def dispatch(s: Shadow, frame: int) -> None:
@@ -71,6 +84,8 @@ def advance(s: Shadow, r: Req, start: int, end: int, owed: Due) -> None:
 def deliver(s: Shadow, m: ev.Deliver) -> None:
     """A frame comes back."""
     frame: Mapping[str, Due] = s.frames.pop(m.frame, {})
+    if s.loose:
+        tighten(s, m.frame)
     touched: list[Req] = []
     for i, request in enumerate(m.requests):
         due = frame.get(request)

@@ -9,8 +9,10 @@ from preempt_oracle.trace import wire
 from preempt_spec.policies.policy import Publish
 
 
-def proved(s: Shadow, acts: Sequence[wire.Act]) -> int | None:
-    """How many pages are findable anew behind these acts; None unless all clauses hold in a step of plain grants.
+def proved(s: Shadow, acts: Sequence[wire.Act]) -> tuple[int, int] | None:
+    """How many acts publish, and how many pages are findable anew behind all of them.
+
+    None unless all clauses hold in a step of plain grants.
 
     A page of a member is what it is published as if its tokens are known and the member is past it, or gets past it in
     this very step: its slots are its own, and were looked at. Its block stays its own, as nobody is preempted.
@@ -20,6 +22,7 @@ def proved(s: Shadow, acts: Sequence[wire.Act]) -> int | None:
     m, requests = s.memory[0], s.requests
     page, total, now = m.page, m.total, s.clock + 1
     published: list[int] = []
+    publishing = 0
     for act in acts:
         if type(act) is wire.Publish:
             r = requests.get(act.request)
@@ -30,6 +33,7 @@ def proved(s: Shadow, acts: Sequence[wire.Act]) -> int | None:
                 if b not in table or (table.index(b) + 1) * page > upto:
                     return None
             published += act.blocks
+            publishing += 1
         elif type(act) is wire.Withdraw and not act.group:
             if act.blocks and max(act.blocks) >= total:
                 return None
@@ -37,7 +41,7 @@ def proved(s: Shadow, acts: Sequence[wire.Act]) -> int | None:
                 published = [b for b in published if b not in act.blocks]
         else:
             return None
-    return len(published)
+    return publishing, len(published)
 
 
 def apply(s: Shadow, acts: Sequence[wire.Act]) -> None:

@@ -28,7 +28,7 @@ from preempt_spec import micro as mi
 from preempt_spec.policies.policy import Publish as Find
 from preempt_spec.rules import Violation
 from preempt_spec.system import admissible, judge
-from preempt_spec.view import Due
+from preempt_spec.view import Due, Place
 
 #: What moves between tiers, or out of a table, is for the clauses alone.
 _APART = (wire.Shed, wire.Swap, wire.Load, wire.Evict)
@@ -196,6 +196,7 @@ class Mixed:
         n = upto - plan.granted.upto
         if n > 0:
             self.n.plain += n
+            self.n.continued += 0 if self._e.start is None else n
             plan.granted.upto = upto
             plan.spent += n
             plan.spent_running += n
@@ -205,7 +206,8 @@ class Mixed:
         """A grant of the column that something speaks against, through the clauses."""
         s, plan, r = self.s, self.s.plan, self.s.requests[self._kept[i]]
         blocks = (self._grown.pop(r.id, ()),)
-        if broken := self._judge(mi.Grant(r.id, 1, self._start[i], blocks, self._hits.get(r.id))):
+        start = None if self._e.start is None else self._start[i]
+        if broken := self._judge(mi.Grant(r.id, 1, start, blocks, self._hits.get(r.id))):
             return broken
         s.melt(r)
         own(s, r, blocks)
@@ -249,6 +251,7 @@ class Mixed:
         if r is None or not {*act.blocks} <= {*r.tables[0]}:
             return False
         publish(s, act)
+        self.n.publishes += 1
         return True
 
     def _judge(self, m: mi.Micro) -> list[Violation]:
@@ -285,8 +288,8 @@ class Mixed:
         for r in touched:
             start, tokens = granted[r.id]
             end = start + tokens
-            if start != r.base or end > len(r.tables[0]) * s.pages[0]:
-                doubtful.append(r)  # it passes slots over, writes some anew, or has no slot for all of it
+            if start != r.base or end > len(r.tables[0]) * s.pages[0] or r.place is not Place.RUNNING:
+                doubtful.append(r)  # it passes slots over, writes some anew, has no slot for all of it, or lost its own
             advance(s, r, start, end, own[r.id])
             if start and r.id in plan.admitted and r not in doubtful:
                 doubtful.append(r)  # it attends what others wrote; the rest was looked at before, or is its own

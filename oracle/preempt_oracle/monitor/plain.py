@@ -22,6 +22,7 @@ class Plain:
         self.s, self.n = shadow, ledger
         self._closed = shadow.policy.after_preemption is AfterPreemption.CLOSED
         self._sized = shadow.policy.oversize is Oversize.SCHEDULER
+        self._uncached = not shadow.limits.caching and not shadow.hosts
 
     def returned(self, request: str, blocks: tuple[tuple[int, ...], ...]) -> bool:
         """Whether these are the blocks it owns, each once."""
@@ -91,6 +92,7 @@ class Plain:
         n.growth += 1
         n.admitted += 1
         n.sized += self._sized
+        n.uncached += self._uncached
         r.split()
         m.hand_out(blocks, r)
         r.tables[0].extend(blocks)

@@ -38,13 +38,15 @@ class Shadow(Members):
         self.pages = tuple(m.page for m in self.memory)
         self.simple = len(self.memory) == 1 and self.memory[0].kind == "full" and not header.limits.drafts
         # Made-up ids hold nothing worth remembering.
-        self.tracks = "blocks" in header.observes or ("copies" in header.observes and any(h.total for h in self.host))
+        self.hosts = any(h.total for h in self.host)
+        self.tracks = "blocks" in header.observes or ("copies" in header.observes and self.hosts)
         self.waiting: list[str] = []
         self.swapped: list[str] = []
         self.aborted: list[str] = []
         self.copies: dict[int, Copy] = {}
         self.carried: dict[int, list[Held]] = {}
         self.copied = False  # what one block holds may stand in others too
+        self.loose: dict[tuple[int, int], int] = {}  # (group, block) given up -> frame that still writes it
         self.last_frame = -1
         self.stall = 0
         self.paused = False
@@ -69,6 +71,10 @@ class Shadow(Members):
         """Blocks that may be owned."""
         return self.memory[group].total - self.memory[group].reserved
 
+    def reserved(self, group: int) -> int:
+        """The engine's own blocks."""
+        return self.memory[group].reserved
+
     def extent(self, group: int) -> int:
         """All blocks of the group."""
         return self.memory[group].total
@@ -88,6 +94,10 @@ class Shadow(Members):
     def fence(self, group: int, block: int) -> int | None:
         """The frame this block's fence waits for."""
         return self.memory[group].fences.get(block)
+
+    def loosed(self, group: int, block: int) -> int | None:
+        """The frame that may still write this block for a request which gave it up while that frame flew."""
+        return self.loose.get((group, block))
 
     def overdue(self) -> Sequence[tuple[int, int]]:
         """(block, frame) of each fence whose frame came back before this step."""

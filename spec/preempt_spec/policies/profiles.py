@@ -118,7 +118,7 @@ VLLM_FCFS = Profile(
         "stale": "0.33.0, same method and _update_from_output(): stale output is appended unless drop_stale_output; "
         "schedule() skips a waiting request with deliverable stale output; reset_prefix_cache() drops",
         "publish": "v1/core/kv_cache_manager.py, allocate_slots(): cache_blocks() when the tokens are scheduled",
-        "fence": "0.33.0, schedule(): `if not self._request_blocks_can_be_freed(preempted_req): break`, which holds back "
+        "fence": "0.33.0, schedule(): `if not self._request_blocks_can_be_freed(…): break`, which holds back "
         "only with a consuming KV connector and overlapping batches",
         "hidden": "no timers and no chance in the modes judged here (no prefill cadence, no connector)",
         "tax": "no bound is stated: reported only",
