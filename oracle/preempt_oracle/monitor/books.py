@@ -11,6 +11,7 @@ from preempt_oracle.monitor.growth import Grown, all_grow, growing_as_told
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 from preempt_spec.policies.policy import Release
+from preempt_spec.view import Place
 
 
 class Books:
@@ -46,6 +47,9 @@ class Books:
             return False
         if not all(s.holds_page(g, b) for g, b in plan.published) or not self._cached(e.observed.cached or ()):
             return False
+        for v in plan.demoted:
+            if v in s.requests and s.requests[v].place is Place.LIMBO:
+                return False
         for v in plan.requeued:
             if v not in s.waiting:
                 return False

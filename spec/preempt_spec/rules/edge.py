@@ -66,6 +66,7 @@ STATS = rule(
     Kind.POLICY,
     "The engine counts as many preemptions as there were; cached tokens are at most the prompt at first, and at most "
     "what is known at a resume.",
+    since="1.0",
 )
 
 

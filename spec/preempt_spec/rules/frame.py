@@ -14,6 +14,7 @@ FRAME = rule(
     Kind.MUST,
     "What a frame owes a request is delivered, empty or dropped, exactly once; which one is fixed when the request is "
     "preempted, by its cause; a stale output is appended or dropped and touches nothing else.",
+    since="1.0",
 )
 
 

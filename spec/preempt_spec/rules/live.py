@@ -36,6 +36,7 @@ THRASH = rule(
     "live/no-thrash",
     Kind.POLICY,
     "Without progress no state comes back; tokens computed again per delivered token stay below the profile's number.",
+    since="1.0",
 )
 
 

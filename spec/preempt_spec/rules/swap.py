@@ -17,6 +17,7 @@ ROUND_TRIP = rule(
     Kind.MUST,
     "Every slot loaded back has a host copy of the needed prefix, in every component, restored into the blocks the "
     "request owns now: its KV crosses the link out and in.",
+    since="1.0",
 )
 
 
@@ -64,6 +65,7 @@ FENCE = rule(
     Kind.MUST,
     "A block is reused only after the copies and passes that use it are done, or ordered before the reusing frame; no "
     "pass reads a block whose load is not done.",
+    since="1.0",
 )
 
 
@@ -123,6 +125,7 @@ HOST_POOL = rule(
     "swap/host-pool",
     Kind.MUST,
     "Host blocks conserve: each is free, or in use for one page; a full host pool falls back to recomputation.",
+    since="1.0",
 )
 
 
