@@ -12,7 +12,7 @@ from preempt_oracle.divergence import Divergence
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.trace import wire
 from preempt_spec import SPEC_VERSION
-from preempt_spec.policies.functions import blocks_for
+from preempt_spec.policies.functions import blocks_at_once
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import PROFILES, Deviation
 from preempt_spec.rules import Violation
@@ -79,8 +79,8 @@ def out_of_contract(s: View) -> str:
     that meets one may do as it likes. Its last token is never computed and needs no slot.
     """
     longest = s.limits.max_length
-    for g, page in enumerate(s.pages):
-        needed = blocks_for(longest - 1, page)
+    for g, group in enumerate(s.groups):
+        needed = blocks_at_once(group, longest - 1)
         if needed > s.total(g):
             return (
                 f"out of contract: a sequence of the maximum length, {longest} tokens, needs {needed} blocks, and the "

@@ -38,7 +38,7 @@ HISTORY: tuple[Release, ...] = (
             "victim/reset": "a swapped victim keeps its computed tokens, all of them or none: there is a host tier now",
             "output/stream": "outputs of several frames in flight: each must stand behind the token it was sampled "
             "behind; who is owed an output, and whether it comes once, is frame/once now",
-            "live/progress": "an empty step while a frame or a copy flies, or while paused, is no idleness of the engine",
+            "live/progress": "an empty step while a frame or a copy flies, or while paused, is no idleness",
             "resume/hit": "without a cache and without host copies an admission starts at nothing",
             "queue/one-place": "swapped and loading are places, and so is limbo where the profile declares it",
             "queue/front": "whose KV the host holds re-enters by the swapped queue",

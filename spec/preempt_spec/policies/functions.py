@@ -33,6 +33,12 @@ def pages_for(group: Group, tokens: int) -> int:
     return min(tokens, 1) if group.kind == "recurrent" else blocks_for(tokens, group.page_size)
 
 
+def blocks_at_once(group: Group, tokens: int) -> int:
+    """Blocks of a group that a request of this many tokens needs at once, at the least: a window moves on."""
+    pages = pages_for(group, tokens)
+    return min(pages, blocks_for(group.window, group.page_size) + 1) if group.kind == "sliding" else pages
+
+
 def shared_pages(group: Group, hit: int) -> int:
     """Leading blocks of an admission that a prefix hit brings. A recurrent state is never shared: it is overwritten."""
     return 0 if group.kind == "recurrent" else blocks_for(hit, group.page_size)
@@ -194,7 +200,9 @@ def oversize(s: View, request: RequestView) -> bool:
     """Whether the request can never be finished: longer than the engine or its pool allows."""
     end = request.prompt + request.max_tokens
     # The last emitted token is never computed: its KV needs no slot.
-    return end > s.limits.max_length or any(pages_for(group, end - 1) > s.total(g) for g, group in enumerate(s.groups))
+    return end > s.limits.max_length or any(
+        blocks_at_once(group, end - 1) > s.total(g) for g, group in enumerate(s.groups)
+    )
 
 
 def patience(policy: Policy, limits: Limits) -> int:
