@@ -46,6 +46,10 @@ class InProcess:
                 return engine.add(command)
             case "abort":
                 return engine.abort(command["request"])
+            case "control":
+                if not callable(getattr(engine, "control", None)):  # older adapters need not have it
+                    raise Refused(f"this engine has no control {command['kind']!r}")
+                return engine.control(command)
             case "step":
                 return engine.step()
             case "deliver":

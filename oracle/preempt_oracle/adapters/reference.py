@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from attrs import evolve, fields
 
 from preempt_oracle.engines.child import Command, Engine, Refused, Reply
 from preempt_oracle.trace.convert import to_wire
-from preempt_properties.workload import CAPABILITIES
+from preempt_properties.play import header
+from preempt_properties.scenario import Config
+from preempt_properties.workload import EVERYTHING
 from preempt_spec import SPEC_VERSION
 from preempt_spec import events as ev
+from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.profiles import PROFILES
-from preempt_spec.reference import OBSERVES, Reference
-
-_LIMITS = ("max_running", "budget", "max_length", "long_prefill", "chunked", "caching", "whole_fit", "watermark")
+from preempt_spec.reference import Reference
 
 
 class ReferenceEngine(Engine):
@@ -30,17 +32,15 @@ class ReferenceEngine(Engine):
             raise Refused(f"policy {config['policy']!r} is unknown; profiles are {', '.join(PROFILES)}")
         if config["max_length"] > config["blocks"] * config["page_size"]:
             raise Refused("max_length exceeds the pool")
-        header = ev.Header(
-            "reference",
-            SPEC_VERSION,
-            profile.name,
-            ev.Limits(**{name: config[name] for name in _LIMITS}),
-            (ev.Group(page_size=config["page_size"]),),
-            (ev.Pool(total=config["blocks"]),),
-            OBSERVES,
-        )
-        self.reference = self.scheduler(header, profile.contract)
-        return {**_plain(to_wire(header)), "capabilities": sorted(CAPABILITIES)}
+        shape = Config(**{a.name: config[a.name] for a in fields(Config) if a.name in config})
+        if shape.host_blocks and profile.contract.memory is not Memory.SWAP:
+            # Its relative with a host cache copies in the background, which no reply of this protocol can tell.
+            raise Refused(f"host_blocks = {shape.host_blocks}: {profile.name} swaps nobody")
+        if shape.drafts and "recurrent" in shape.groups:
+            raise Refused("drafts are not judged together with a recurrent group")
+        told = evolve(header(shape), version=SPEC_VERSION)
+        self.reference = self.scheduler(told, profile.contract)
+        return {**_plain(to_wire(told)), "capabilities": sorted(EVERYTHING)}
 
     def add(self, cmd: Command) -> Reply:
         """A request arrives, or is refused."""
@@ -53,6 +53,10 @@ class ReferenceEngine(Engine):
         """A request is cancelled."""
         return _plain(to_wire(self.reference.abort(request)))
 
+    def control(self, cmd: Command) -> Reply:
+        """The operator acts."""
+        return _plain(to_wire(self.reference.control(cmd["kind"])))
+
     def step(self) -> Reply:
         """One decision."""
         return _plain(to_wire(self.reference.step()))
@@ -60,7 +64,11 @@ class ReferenceEngine(Engine):
     def deliver(self, cmd: Command) -> Reply:
         """Tokens arrive."""
         tokens = tuple(tuple(t) for t in cmd["tokens"])
-        told, *ended = self.reference.deliver(ev.Deliver(cmd["frame"], tuple(cmd["requests"]), tokens))
+        proposed = cmd.get("proposed")
+        frame = ev.Deliver(
+            cmd["frame"], tuple(cmd["requests"]), tokens, proposed=None if proposed is None else tuple(proposed)
+        )
+        told, *ended = self.reference.deliver(frame)
         finished = [_plain(to_wire(e)) for e in ended]
         return {**_plain(to_wire(told)), "finished": [{k: v for k, v in f.items() if k != "event"} for f in finished]}
 

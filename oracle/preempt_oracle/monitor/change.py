@@ -290,6 +290,8 @@ def close(s: Shadow, sent: Sequence[ev.Sent]) -> None:
         r = s.requests[request]
         moved = moved or start + tokens > r.peak
         r.set_peak(start + tokens)
+        if s.looks:
+            r.suspect = False  # all it attends was just looked at
     settle_step(s, moved)
     s.settle_in(s.rows)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from preempt_oracle.monitor.change import publish, withdraw
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 from preempt_spec.policies.policy import Publish
@@ -56,3 +57,53 @@ def apply(s: Shadow, acts: Sequence[wire.Act]) -> None:
         elif type(act) is wire.Withdraw:
             for b in act.blocks:
                 m.published.pop(b, None)
+
+
+def labels(acts: Sequence[wire.Act], at: int) -> Sequence[wire.Publish | wire.Withdraw]:
+    """The acts from here on that only make pages findable, or stop that."""
+    run: list[wire.Publish | wire.Withdraw] = []
+    for act in acts[at:]:
+        if type(act) is wire.Publish or type(act) is wire.Withdraw:
+            run.append(act)
+        else:
+            break
+    return run
+
+
+def commute(s: Shadow, e: wire.Step, acts: Iterable[wire.Act], new: Mapping[str, Sequence[int]]) -> bool:
+    """Whether these acts are such, hold, and are the same wherever they stand among grants.
+
+    `new`: blocks that join tables in this step by a grant that is not made yet.
+    """
+    if s.policy.publish is not Publish.SCHEDULE:
+        return False
+    m = s.memory[0]
+    for act in acts:
+        if type(act) is wire.Publish and not act.group:
+            r = s.requests.get(act.request)
+            if r is None:
+                return False
+            table, fresh = r.tables[0], new.get(act.request, ())
+            for b in act.blocks:
+                if b in fresh:
+                    if act.request not in e.requests[: act.after]:
+                        return False  # it is told before the grant that brings it
+                elif b not in table:
+                    return False
+        elif type(act) is not wire.Withdraw or act.group or max(act.blocks, default=0) >= m.total:
+            return False
+    return True
+
+
+def make(s: Shadow, acts: Iterable[wire.Publish | wire.Withdraw]) -> None:
+    """Make them so, in order."""
+    for act in acts:
+        if type(act) is wire.Publish:
+            publish(s, act)
+        elif type(act) is wire.Withdraw:
+            withdraw(s, act)
+
+
+def publishing(acts: Iterable[wire.Act]) -> int:
+    """How many of them make pages findable."""
+    return sum(type(act) is wire.Publish for act in acts)

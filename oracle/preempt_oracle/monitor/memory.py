@@ -97,8 +97,13 @@ class Memory:
                 owners[b] = None
             self.nfree += len(blocks)
             return
+        held = self.pins or self.fences
         for b in blocks:
-            self.give(b)
+            if refs[b] == 1 and b >= self.reserved and not held:
+                refs[b] = 0
+                self.nfree += 1
+            else:
+                self.give(b)
             if owners[b] is owner:
                 owners[b] = None
 

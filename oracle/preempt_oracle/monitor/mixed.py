@@ -12,11 +12,12 @@ from itertools import compress
 from typing import cast
 
 from preempt_oracle.monitor.books import Books
-from preempt_oracle.monitor.change import change, own, publish, settle_step, tell, withdraw
+from preempt_oracle.monitor.change import change, own, settle_step, tell
 from preempt_oracle.monitor.counts import Active, Counts, Ledger
 from preempt_oracle.monitor.flight import Flight
 from preempt_oracle.monitor.flying import advance, promise
 from preempt_oracle.monitor.growth import Grown, all_grow, grow, growing, growing_as_told, paired
+from preempt_oracle.monitor.labels import commute, labels, make, publishing
 from preempt_oracle.monitor.plain import Plain
 from preempt_oracle.monitor.plan import Granted, Plan
 from preempt_oracle.monitor.request import Req
@@ -25,7 +26,6 @@ from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.policy import Publish as Find
 from preempt_spec.rules import Violation
 from preempt_spec.system import admissible, judge
 from preempt_spec.view import Due, Place
@@ -49,6 +49,7 @@ class Mixed:
         self._hits: dict[str, int] = {}
         self._victims: set[str] = set()
         self._melted = 0
+        self._at = 0  # the grant that is judged, if it goes through the clauses
         self._full: set[str] | None = None  # of whom the worker was told in full; None: not just of what was given
         self._told: list[tuple[Req, int]] = []  # who was told so already, and how many blocks it had before
 
@@ -82,7 +83,8 @@ class Mixed:
                 return None  # somebody is passed over: why, is for the clauses to say
         # What a victim gives back may be handed out at once: with acts, blocks are looked at when their turn comes.
         full: set[str] | None
-        told = None if e.acts else growing_as_told(s, e)
+        new = {d.request: d.blocks for d in e.blocks} if e.acts else {}
+        told = growing_as_told(s, e) if not e.acts or commute(s, e, e.acts, new) else None
         if told is not None:
             grown, full = told.full, {*told.full}
             due = all_grow(s, told.grown)
@@ -111,6 +113,16 @@ class Mixed:
         acts = e.acts
         while at < len(acts):
             act = acts[at]
+            run = labels(acts, at)
+            if run and commute(s, e, run, self._grown):
+                if broken := self._grants(done, run[-1].after, k):
+                    self.n.publishes += publishing(a for a in run if a.after <= self._at)
+                    return broken
+                done = max(done, run[-1].after)
+                make(s, run)
+                self.n.publishes += publishing(run)
+                at += len(run)
+                continue
             if act.after > done:
                 if broken := self._grants(done, act.after, k):
                     return broken
@@ -139,6 +151,7 @@ class Mixed:
                     s.requests[r].apart = None
                     self._told.append((s.requests[r], 0))
                 continue
+            self._at = i
             grant = mi.Grant(r, e.tokens[i], at, (blocks,), hit)
             if broken := self._judge(grant):
                 return broken
@@ -206,6 +219,7 @@ class Mixed:
         """A grant of the column that something speaks against, through the clauses."""
         s, plan, r = self.s, self.s.plan, self.s.requests[self._kept[i]]
         blocks = (self._grown.pop(r.id, ()),)
+        self._at = i
         start = None if self._e.start is None else self._start[i]
         if broken := self._judge(mi.Grant(r.id, 1, start, blocks, self._hits.get(r.id))):
             return broken
@@ -228,31 +242,12 @@ class Mixed:
         return out.after == again.after and self.plain.preemption(out, back, again)
 
     def _act(self, act: wire.Act) -> list[Violation]:
-        if self._labels(act):
-            return []
         spec = to_spec(act)
         assert isinstance(spec, ev.Act)
         if broken := self._judge(spec):
             return broken
         change(self.s, spec)
         return []
-
-    def _labels(self, act: wire.Act) -> bool:
-        """Pages become findable, or stop being so; whether they are what they should is for the end of the step."""
-        s = self.s
-        if type(act) is wire.Withdraw:
-            if act.group or max(act.blocks, default=0) >= s.memory[0].total:
-                return False
-            withdraw(s, act)
-            return True
-        if type(act) is not wire.Publish or act.group or s.policy.publish is not Find.SCHEDULE:
-            return False
-        r = s.requests.get(act.request)
-        if r is None or not {*act.blocks} <= {*r.tables[0]}:
-            return False
-        publish(s, act)
-        self.n.publishes += 1
-        return True
 
     def _judge(self, m: mi.Micro) -> list[Violation]:
         admissible(self.s, m)
@@ -297,6 +292,9 @@ class Mixed:
         touched += [r for r in self._disturbed(e, melted) if r not in touched]
         doubtful += [r for r in touched if r.suspect and r not in doubtful]
         sound = not s.tracks or all(s.covered(r.id, r.computed, r.computed) == r.computed for r in doubtful)
+        if sound:
+            for r in doubtful:
+                r.suspect = False  # all it attends was just looked at
         certain = sound and (steady > 0 or any(r.base > r.peak for r in touched))
         return self._close(e, touched, steady, certain)
 

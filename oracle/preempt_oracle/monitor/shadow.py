@@ -38,8 +38,9 @@ class Shadow(Members):
         self.pages = tuple(m.page for m in self.memory)
         self.simple = len(self.memory) == 1 and self.memory[0].kind == "full" and not header.limits.drafts
         # Made-up ids hold nothing worth remembering.
+        self.looks = "blocks" in header.observes
         self.hosts = any(h.total for h in self.host)
-        self.tracks = "blocks" in header.observes or ("copies" in header.observes and self.hosts)
+        self.tracks = self.looks or ("copies" in header.observes and self.hosts)
         self.waiting: list[str] = []
         self.swapped: list[str] = []
         self.aborted: list[str] = []

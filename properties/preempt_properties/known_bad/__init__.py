@@ -7,17 +7,33 @@ variant here can break is a rule that nobody has seen at work. Importable withou
 from preempt_properties.known_bad import (
     accounting,
     bookkeeping,
+    drafts,
     edges,
+    flight,
     liveness,
     provenance,
     queues,
     reset,
     stream,
+    swaps,
     victims,
 )
 from preempt_properties.known_bad.base import KnownBad
 
-_MODULES = (bookkeeping, reset, provenance, accounting, victims, queues, stream, liveness, edges)
+_MODULES = (
+    bookkeeping,
+    reset,
+    provenance,
+    accounting,
+    victims,
+    queues,
+    stream,
+    flight,
+    drafts,
+    swaps,
+    liveness,
+    edges,
+)
 
 #: Every known-bad scheduler, in the order of the modules.
 ZOO: tuple[type[KnownBad], ...] = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from preempt_spec.offload import Offloading
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
@@ -11,6 +12,7 @@ from preempt_spec.reference import Reference
 EVERYWHERE = tuple(PROFILES)
 MIXED = ("vllm-fcfs", "vllm-priority")
 CACHING = (*MIXED, "nano-vllm")
+SWAPPING = ("vllm-v0-swap",)
 
 
 class KnownBad(Reference):
@@ -26,3 +28,10 @@ class KnownBad(Reference):
     def contract(cls, policy: Policy) -> Policy:
         """The policy it claims to follow, from the profile's."""
         return policy
+
+
+class BadCache(KnownBad, Offloading):
+    """The reference with a host cache, to be broken in one place."""
+
+    policies = MIXED
+    needs = frozenset({"offload"})

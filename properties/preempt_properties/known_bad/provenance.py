@@ -139,8 +139,7 @@ class HashesPagesWithoutTheirPast(KnownBad):
 class SkipsATokenOfItsPrefill(KnownBad):
     """Continues a prefill one token too far on: a slot that is attended was never written."""
 
-    rule = "resume/provenance"
-    also = frozenset({"resume/publish"})  # if the hole is in a page that is published
+    rule = "frame/once"
     bug = "LightLLM #741"
     policies = MIXED
 
