@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from preempt_oracle.adapters.protocol import HarnessError
-from preempt_oracle.engines.child import Engine, Refused, describe
+from preempt_oracle.engines.child import Engine, Refused, describe, marked
 
 
 class InProcess:
@@ -33,7 +33,7 @@ class InProcess:
             reply = describe(error, self._package)
         if not isinstance(reply, dict):
             raise HarnessError(f"{self.name}: {do} returned {type(reply).__name__}, not an object with an event")
-        return {"id": command["id"], **reply}
+        return {"id": command["id"], **marked(self.engine, do, reply)}
 
     def _call(self, do: str, command: dict[str, Any]) -> dict[str, Any]:
         engine = self.engine

@@ -17,7 +17,10 @@ import traceback
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from types import FrameType, TracebackType
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+if TYPE_CHECKING:
+    from preempt_oracle.engines.faults import Injection
 
 Reply = dict[str, Any]
 Command = Mapping[str, Any]
@@ -57,6 +60,8 @@ class Engine:
 
     `start` may be called again after an error, a refusal or a stop, and must then forget everything.
     """
+
+    injection: Injection | None = None  # the fault put into it by a start that asked for one (`faults.inject`)
 
     def start(self, config: dict[str, Any]) -> Reply:
         """Build a fresh scheduler; answer with the header of trace v1 (see `header`). Raises `Refused`."""
@@ -219,15 +224,15 @@ def serve(engine: Engine, package: str) -> None:
                 reply = engine.step()
             else:
                 reply = engine.deliver(cmd)
-            text = _encode(number, reply)
+            text = _encode(number, marked(engine, do, reply))
         except Refused as refusal:
-            text = _encode(number, {"event": "refused", "reason": str(refusal)})
+            text = _encode(number, marked(engine, do, {"event": "refused", "reason": str(refusal)}))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit of an engine is a crash like any other
             live = False
             traceback.print_exc(file=sys.stderr)
-            text = _encode(number, describe(error, package))
+            text = _encode(number, marked(engine, do, describe(error, package)))
         out.write(text)
         out.flush()
     if live:
@@ -339,6 +344,12 @@ def _number(line: bytes) -> int | None:
     except (ValueError, AttributeError, RecursionError):
         return None
     return number if type(number) is int else None
+
+
+def marked(engine: Engine, do: str, reply: Reply) -> Reply:
+    """The reply to the command `do`, with what is told of a fault that was put into the engine on purpose."""
+    injection = getattr(engine, "injection", None)  # an adapter in the harness's process need not be an Engine
+    return reply if injection is None else {**reply, **injection.told(do)}
 
 
 def _encode(number: int | None, reply: Reply) -> str:

@@ -21,11 +21,15 @@ if __name__ == "__main__":
 
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_build as build
+    from preempt_oracle.engines.faults import inject
     from preempt_oracle.engines.vllm_books import Books
+    from preempt_oracle.engines.vllm_faults import FAULTS
     from preempt_oracle.engines.vllm_watch import Watch
 else:
     import vllm_build as build
+    from faults import inject
     from vllm_books import Books
+    from vllm_faults import FAULTS
     from vllm_watch import Watch
 
 CAPABILITIES = (
@@ -73,11 +77,14 @@ class Vllm(Engine):
     def start(self, config: dict[str, Any]) -> Reply:
         """A fresh scheduler with this configuration, refused where vLLM itself refuses to start."""
         self.stop()
+        self.injection = inject(config, FAULTS)
         shape = build.parse(config)
         scheduler = build.build(shape)
         verified = build.VERSION in build.KNOWN
         self.shape = shape
         self.scheduler = scheduler
+        if self.injection is not None:
+            self.injection.put(scheduler)  # before the watch, which then sits on top of it
         self.books = Books(scheduler, verified)
         self.watch = Watch(self.books, shape.page_size)
         self.frame = -1
@@ -96,6 +103,8 @@ class Vllm(Engine):
         """Drop the scheduler."""
         if self.watch is not None:
             self.watch.close()
+            if self.injection is not None:
+                self.injection.remove()
             shutdown = getattr(self.scheduler, "shutdown", None)
             self.watch = None
             del self.scheduler

@@ -43,7 +43,8 @@ class Watch:
         self.stray: list[int] = []
         self._taken: list[int] | None = None  # blocks freed by the preemption or finish that is under way
         self._late: list[Act] | None = None  # publications of the allocation that is under way
-        self._short: tuple[str, int, int] | None = None  # who failed to allocate last: request, need, supply
+        #: Who failed to allocate last: request, need, supply, and what for: to grow, or to be admitted.
+        self._short: tuple[str, int, int, str] | None = None
         self._hits: dict[str, int] = {}
         self._wrapped: list[tuple[Any, str]] = []
         for owner, name, wrapper in (
@@ -93,7 +94,8 @@ class Watch:
         if granted is None:
             length = start + num_new_tokens + kwargs.get("num_lookahead_tokens", 0)
             needed = -(-min(length, self.books.scheduler.max_model_len) // self.page_size)
-            self._short = (name, max(needed - before, 0), self.books.free())
+            cause = "growth" if request.status.name == "RUNNING" else "admission"
+            self._short = (name, max(needed - before, 0), self.books.free(), cause)
             self.timeline += late
             return None
         self._short = None
@@ -112,8 +114,8 @@ class Watch:
         if self._short is None:
             demote["cause"] = "reset"
         else:
-            beneficiary, need, supply = self._short
-            demote.update(cause="growth", beneficiaries=[beneficiary], need=need, supply=supply)
+            beneficiary, need, supply, cause = self._short
+            demote.update(cause=cause, beneficiaries=[beneficiary], need=need, supply=supply)
         self.timeline.append(demote)
         self._taken = []
         answer = original(request, *args, **kwargs)
