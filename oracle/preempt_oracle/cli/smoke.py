@@ -1,4 +1,4 @@
-"""`smoke ENGINE`: does it start, and what can be observed of it?"""
+"""`smoke ENGINE`: does it start, and what can be observed of it? With `--inject`: does that suffice?"""
 
 from __future__ import annotations
 
@@ -6,17 +6,64 @@ from typing import Any
 
 import click
 
-from preempt_oracle.cli.choices import engine_options, policy_option
+from preempt_oracle.cli.choices import SEED, engine_options, json_option, policy_option
 
 
 @click.command("smoke")
 @engine_options
 @policy_option
-def command(policy: str | None, **named: Any) -> int:
+@click.option("--inject", is_flag=True, help="Put faults into the engine, one by one, and see which rule names each.")
+@click.option("--fault", "faults", multiple=True, metavar="NAME", help="With --inject: only this one. May be repeated.")
+@click.option("--seed", type=SEED, metavar="N", help="With --inject: seed of the first workload [default: 0].")
+@json_option
+def command(
+    policy: str | None, inject: bool, faults: tuple[str, ...], seed: int | None, json_file: str | None, **named: Any
+) -> int:
     """Start an engine, run a handful of fixed scenarios, and say what it lets us observe and what was reached.
 
     The exit code is that of the verdict; a handful of scenarios is often inconclusive (4).
+
+    With --inject the adapter puts faults into its real engine, and each is driven through generated workloads until a
+    rule is broken. Exit code 0: every fault was caught by the rule it was meant for, or the adapter says which
+    observation it lacks for that. 1: one was not caught, or by another rule, or the same workloads break a rule without
+    any fault. 3: a fault broke the harness. 4: one never acted, so that nothing is known of it.
     """
+    if inject:
+        return _inject(policy, frozenset(faults), seed or 0, json_file, named)
+    for name, given in (("--fault", faults), ("--seed", seed is not None), ("--json", json_file)):
+        if given:
+            raise click.UsageError(f"{name} goes with --inject")
+    return _smoke(policy, named)
+
+
+def _inject(policy: str | None, only: frozenset[str], seed: int, json_file: str | None, named: dict[str, Any]) -> int:
+    from preempt_oracle.cli.errors import unusable
+    from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.target import REFERENCE, target
+    from preempt_oracle.inject import NoFaults, injected
+    from preempt_oracle.report.injection import document, show
+    from preempt_oracle.report.words import console, safe
+
+    writable(json_file)
+    engine = target(**named)
+    if engine.label == REFERENCE:
+        raise click.UsageError("the reference is no real engine; its known-bad variants are listed by `rules RULE`")
+    chosen = engine.policy(policy)
+    out = console()
+    if json_file != "-":
+        out.print(f"{safe(engine.label, 200)}, policy {chosen}, seed {seed}", soft_wrap=True)
+    try:
+        found = injected(engine.connect, chosen, seed, only=only)
+    except NoFaults as e:
+        raise unusable(str(e)) from None
+    if json_file != "-":
+        show(out, found)
+    if json_file is not None:
+        write(json_file, document(found))
+    return found.verdict.exit_code
+
+
+def _smoke(policy: str | None, named: dict[str, Any]) -> int:
     from preempt_oracle.adapters.protocol import Refused
     from preempt_oracle.campaign import failure, probe, several_victims
     from preempt_oracle.cli.target import REFERENCE, target

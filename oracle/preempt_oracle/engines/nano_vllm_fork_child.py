@@ -1,15 +1,22 @@
 """nano-vllm-fork's scheduler and block manager behind the adapter protocol.
 
 Run by path in a Python that has nano-vllm-fork, numpy and xxhash on its path. The fork is a useful known-bad engine: it
-leaves a victim in its running queue as well. Nothing is repaired here; what its code raises is reported as its own.
+leaves a victim in its running queue as well. What its code raises is reported as its own.
+
+Option `repair` (default false): mend the six faults that docs/findings.md lists (`nano_repair`), say so in the header's
+`assumes`, and examine the rest of the scheduler.
 
 Everything declared is the engine's own: true block ids (`block_table`), the free list
 (`free_block_ids`), reference counts (`Block.ref_count`), the hash index (`hash_to_block_id`), both queues, the tokens a
-sequence holds. Not declared: "sent" (the model runner reads the very list the allocator writes, so there is no second
-observation) and "reject" (`add` takes anything).
+sequence holds. Not declared: "reject" (`add` takes anything).
 
-* trigger: `preempt` is called on behalf of the last sequence `can_append` was asked about; the need is one block.
-* release and finish: the blocks whose reference count fell inside `deallocate`, shared ones included.
+* demote: who joins the waiting queue inside `preempt`.
+* trigger: on behalf of the sequence that `can_append` (growth) or `can_allocate` (admission) was last asked about, if
+  it said no; of nobody if there was room.
+* release and finish: the blocks whose reference count fell inside `deallocate`, shared ones included, as often as it
+  fell or as they joined the free list.
+* sent: the block table in the message that workers of other ranks get for each sequence of a batch
+  (`Sequence.__getstate__`), read when the batch is made; the allocator's table is followed where it grows.
 * reset: `num_cached_tokens`, the only progress a waiting sequence keeps (its next prefill adds to it).
 * publish: what `hash_to_block_id` gained or lost around `allocate`, `may_append` and `deallocate`. Hashes that go when
   a request finishes are reported as the first acts of the next step, because a delivery has no acts.
@@ -17,8 +24,6 @@ observation) and "reject" (`add` takes anything).
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +43,10 @@ if TYPE_CHECKING:
         version_of,
         whole,
     )
+    from preempt_oracle.engines.faults import inject
+    from preempt_oracle.engines.nano_faults import FAULTS
+    from preempt_oracle.engines.nano_repair import ASSUMES, repair
+    from preempt_oracle.engines.nano_watch import TABLE, Watch, load
 else:
     from child import (
         Command,
@@ -54,48 +63,36 @@ else:
         version_of,
         whole,
     )
+    from faults import inject
+    from nano_faults import FAULTS
+    from nano_repair import ASSUMES, repair
+    from nano_watch import TABLE, Watch, load
 
 VERIFIED = ("20260210",)
 POLICY = "nano-vllm"
 CAPABILITIES = ("caching", "unchunked")
 OBSERVES = (
     *("counts", "blocks", "free", "free-ids", "refs", "queues", "demote", "trigger", "release", "reset", "held"),
-    *("place", "known", "start", "hits", "publish", "emitted"),
+    *("place", "known", "start", "sent", "hits", "publish", "emitted"),
 )
-
-
-def load() -> types.SimpleNamespace:
-    """Import the scheduler alone: the package itself and its configuration would import torch and transformers."""
-    if "nanovllm" not in sys.modules:
-        spec = importlib.util.find_spec("nanovllm")
-        if spec is None or not spec.submodule_search_locations:
-            raise Unsupported("there is no package 'nanovllm' on this Python's path")
-        package = types.ModuleType("nanovllm")
-        package.__path__ = list(spec.submodule_search_locations)
-        config = types.ModuleType("nanovllm.config")
-        config.Config = object  # type: ignore[attr-defined]  # named in an annotation only
-        sys.modules["nanovllm"] = package
-        sys.modules["nanovllm.config"] = config
-    from nanovllm.engine.block_manager import BlockManager
-    from nanovllm.engine.scheduler import Scheduler
-    from nanovllm.engine.sequence import Sequence
-    from nanovllm.sampling_params import SamplingParams
-
-    require(Scheduler, ("schedule", "postprocess", "preempt", "add", "is_finished"))
-    require(BlockManager, ("allocate", "may_append", "deallocate", "can_append", "can_allocate"))
-    require(Sequence, ("block_size", "append_token", "is_finished"))
-    return types.SimpleNamespace(scheduler=Scheduler, sequence=Sequence, sampling=SamplingParams)
 
 
 class NanoFork(Engine):
     """One `Scheduler` with its `BlockManager`, built by their own constructors."""
 
     def start(self, config: dict[str, Any]) -> Reply:
+        if self.injection is not None:
+            self.injection.remove()  # of a start that ended in an error and was never stopped
+        self.injection = inject(config, FAULTS)
         if config.get("policy") != POLICY:
             raise Refused(f"policy {config.get('policy')!r}: this scheduler has policy {POLICY!r} only")
         config = fixed(config, chunked=False, caching=True, whole_fit=True, long_prefill=0, watermark=0)
-        if config.get("options"):
-            raise Refused(f"unknown option {sorted(config['options'])[0]!r}; there are none")
+        options = config.get("options", {})
+        unknown = sorted(set(options) - {"repair"})
+        if unknown:
+            raise Refused(f"unknown option {unknown[0]!r}; known: 'repair'")
+        # A fault is looked for in a scheduler that has none of its own: unrepaired, those would be found first.
+        mended = bool(options.get("repair", False)) or self.injection is not None
         # Growth is "length modulo page size is 1", which never holds for pages of one token: such a sequence would
         # outgrow its table unseen. (The engine's own configuration wants multiples of 256; the scheduler does not.)
         blocks, page = whole(config, "blocks", 1), whole(config, "page_size", 2)
@@ -128,104 +125,26 @@ class NanoFork(Engine):
         require(self.manager.blocks[0], ("ref_count", "hash", "token_ids"))
         probe = nano.sequence([0], nano.sampling(max_tokens=1, ignore_eos=True))
         require(probe, ("seq_id", "token_ids", "block_table", "num_cached_tokens", "num_tokens", "status"))
+        if probe.__getstate__()[TABLE] != []:
+            raise Unsupported("Sequence.__getstate__ has no block table where this adapter looks for it")
 
         self.live: dict[str, Any] = {}  # request -> Sequence
-        self.names: dict[int, str] = {}  # seq_id -> request
         self.frame = -1
         self.flying: dict[int, list[Any]] = {}
-        self.preempted: set[str] = set()  # demoted and not yet prefilled again
-        self.acts: list[Reply] = []
-        self.granted = 0
-        self.asked: Any = None
-        self.scheduling = False
-        self._hook()
-        assumes = [] if version in VERIFIED else ["unverified version of the engine"]
+        if mended:
+            repair(self.scheduler)
+        if self.injection is not None:
+            self.injection.put(self.scheduler)
+        self.watch = Watch(self.scheduler)
+        assumes = [*ASSUMES] if mended else []
+        assumes += [] if version in VERIFIED else ["unverified version of the engine"]
         return header("nano-vllm-fork", version, config, OBSERVES, CAPABILITIES, assumes=assumes)
 
     def stop(self) -> None:
-        del self.scheduler, self.manager
+        del self.scheduler, self.manager, self.watch
         self.live.clear()
-        self.names.clear()
-
-    # -- hooks: bound methods of this one scheduler, so that a fault injected into a class stays underneath ----------
-
-    def _hook(self) -> None:
-        scheduler, manager = self.scheduler, self.manager
-        preempt, can_append = scheduler.preempt, manager.can_append
-        allocate, may_append, deallocate = manager.allocate, manager.may_append, manager.deallocate
-
-        def asking(seq: Any) -> Any:
-            self.asked = seq
-            return can_append(seq)
-
-        def allocating(seq: Any) -> Any:
-            answer = self._growing(seq, allocate)
-            self.hits.append([self._name(seq), seq.num_cached_tokens])
-            return answer
-
-        def appending(seq: Any) -> Any:
-            return self._growing(seq, may_append)
-
-        def deallocating(seq: Any) -> Any:
-            before, table = [block.ref_count for block in manager.blocks], list(seq.block_table)
-            index = dict(manager.hash_to_block_id)
-            answer = deallocate(seq)
-            fell = {b.block_id for b, old in zip(manager.blocks, before, strict=True) if b.ref_count < old}
-            back = [block for block in table if block in fell] + sorted(fell - set(table))
-            if self.scheduling:
-                self._act("release", request=self._name(seq), blocks=[back], computed=seq.num_cached_tokens)
-            else:
-                self.returned[self._name(seq)] = back
-            self._reindexed(index, seq)
-            return answer
-
-        def preempting(seq: Any) -> Any:
-            name = self._name(seq)
-            on_behalf = name if self.asked is None else self._name(self.asked)
-            # `can_append` asks for a block only when the next token needs one, so a failure means: one, of none.
-            self._act(
-                "demote",
-                request=name,
-                cause="growth",
-                beneficiaries=[on_behalf],
-                need=1,
-                supply=len(manager.free_block_ids),
-            )
-            answer = preempt(seq)
-            self.preempted.add(name)
-            for index, other in enumerate(scheduler.waiting):
-                if other is seq:
-                    self._act("requeue", request=name, queue="waiting", index=index, known=len(seq))
-                    break
-            return answer
-
-        manager.can_append, manager.allocate, manager.may_append = asking, allocating, appending
-        manager.deallocate, scheduler.preempt = deallocating, preempting
-
-    def _growing(self, seq: Any, grow: Any) -> Any:
-        before, index = len(seq.block_table), dict(self.manager.hash_to_block_id)
-        answer = grow(seq)
-        added = list(seq.block_table[before:])
-        if added:
-            self.deltas.append([self._name(seq), 0, added])
-        self._reindexed(index, seq, granting=True)
-        return answer
-
-    def _reindexed(self, before: dict[int, int], seq: Any, granting: bool = False) -> None:
-        after = self.manager.hash_to_block_id
-        lost = [block for key, block in before.items() if after.get(key) != block]
-        gained = [block for key, block in after.items() if before.get(key) != block]
-        if lost:
-            self._act("withdraw", blocks=lost)
-        self.granted += granting  # `schedule` adds the grant right behind this call; it owns what is published
-        if gained:
-            self._act("publish", request=self._name(seq), blocks=gained)
-
-    def _act(self, act: str, **fields: Any) -> None:
-        self.acts.append({"act": act, "after": self.granted, **fields})
-
-    def _name(self, seq: Any) -> str:
-        return self.names[seq.seq_id]
+        if self.injection is not None:
+            self.injection.remove()
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -240,7 +159,7 @@ class NanoFork(Engine):
             raise Refused(f"request {name!r}: needs 1 <= prompt, 1 <= max_tokens, together at most {self.longest}")
         seq = self.nano.sequence(prompt, self.nano.sampling(max_tokens=outputs, ignore_eos=True))
         self.live[name] = seq
-        self.names[seq.seq_id] = name
+        self.watch.names[seq.seq_id] = name
         self.scheduler.add(seq)
         return arrive(cmd)
 
@@ -248,40 +167,36 @@ class NanoFork(Engine):
         if self.flying:  # the engine's own loop always calls `postprocess` between two calls of `schedule`
             raise Refused(f"one frame at a time: frame {self.frame} must be delivered first")
         self.frame += 1
-        self.deltas: list[list[Any]] = []
-        self.hits: list[list[Any]] = []
-        self.granted = 0
-        self.asked = None
+        watch = self.watch
+        watch.begin()
         event: Reply = {"event": "step", "frame": self.frame}
         if self.scheduler.is_finished():
             event["reason"] = "idle"  # the engine's own loop does not call `schedule` then
         else:
-            self.scheduling = True
-            try:
-                batch, prefill = self.scheduler.schedule()
-            finally:
-                self.scheduling = False
-            names = [self._name(seq) for seq in batch]
+            batch, prefill = watch.schedule()
+            names = [watch.name(seq) for seq in batch]
             starts = [seq.num_cached_tokens if prefill else len(seq) - 1 for seq in batch]
             event["requests"] = names
             event["start"] = starts
             event["tokens"] = [len(seq) - start for seq, start in zip(batch, starts, strict=True)]
-            if prefill:
-                event["resumed"] = [[n, len(s)] for n, s in zip(names, batch, strict=True) if n in self.preempted]
-                self.preempted.difference_update(names)
-            self.flying[self.frame] = list(batch)
-        event |= {"blocks": self.deltas, "hits": self.hits, "acts": self.acts, "observed": self._observed()}
-        self.acts = []
-        return event
+            event["sent"] = [[name, 0, table, True] for name, table in watch.sent(batch)]
+            if not batch:  # only when repaired: unrepaired, the engine's own assertion fails
+                event["reason"] = "everybody was preempted" if watch.acts else "nothing could be admitted or grown"
+            elif prefill:
+                event["resumed"] = [[n, len(s)] for n, s in zip(names, batch, strict=True) if n in watch.preempted]
+                watch.preempted.difference_update(names)
+            if batch:
+                self.flying[self.frame] = batch
+        return event | {"blocks": watch.deltas, "hits": watch.hits, "acts": watch.told(), "observed": self._observed()}
 
     def _observed(self) -> dict[str, Any]:
-        manager = self.manager
-        running = [self._name(seq) for seq in self.scheduler.running]
+        manager, name_of = self.manager, self.watch.name
+        running = [name_of(seq) for seq in self.scheduler.running]
         return {
             "free": [len(manager.free_block_ids)],
             "free_ids": [list(manager.free_block_ids)],
             "running": running,
-            "waiting": [self._name(seq) for seq in self.scheduler.waiting],
+            "waiting": [name_of(seq) for seq in self.scheduler.waiting],
             "held": [
                 [name, len(seq.block_table), seq.num_cached_tokens]
                 for name, seq in self.live.items()
@@ -298,11 +213,11 @@ class NanoFork(Engine):
         sampled = {name: given[-1] for name, given in zip(requests, tokens, strict=True) if given}
         before = {name: len(seq.token_ids) for name, seq in self.live.items()}
         sequences = dict(self.live)
-        self.returned: dict[str, list[int]] = {}
-        self.granted = 0
+        watch = self.watch
+        watch.begin()
         # The engine samples for every sequence of a batch and pairs tokens by position. Where the harness gave none,
         # because by its own count this grant did not reach the last known token, any token shows the engine's error.
-        self.scheduler.postprocess(batch, [sampled.get(self._name(seq), 0) for seq in batch])
+        self.scheduler.postprocess(batch, [sampled.get(watch.name(seq), 0) for seq in batch])
         appended = {name: seq.token_ids[before[name] :] for name, seq in sequences.items()}
         extra = [name for name, fresh in appended.items() if fresh and name not in requests]
         requests, tokens = requests + extra, tokens + [[] for _ in extra]
@@ -315,11 +230,11 @@ class NanoFork(Engine):
         finished = []
         for name, seq in sequences.items():
             if seq.is_finished:
-                finished.append({"request": name, "reason": "length", "blocks": [self.returned.get(name, [])]})
+                finished.append({"request": name, "reason": "length", "blocks": [watch.returned.get(name, [])]})
                 del self.live[name]
-                self.preempted.discard(name)
+                watch.preempted.discard(name)
                 if seq not in self.scheduler.running and seq not in self.scheduler.waiting:
-                    del self.names[seq.seq_id]  # else the engine still queues it, and it must stay nameable
+                    del watch.names[seq.seq_id]  # else the engine still queues it, and it must stay nameable
         return {
             "event": "deliver",
             "frame": frame,

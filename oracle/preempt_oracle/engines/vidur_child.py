@@ -8,7 +8,8 @@ no token ids, no prefix cache, no abort and no chunked prefill. What is observed
 * free: `num_blocks - _num_allocated_blocks`, a counter that Vidur keeps apart from the map.
 * queues: waiting is `_request_queue`; running is `_preempted_requests` (everybody who is not in a batch, whatever its
   name says) and the batch just made, in the order in which the next decode scan sorts them: by arrival, stable.
-* demote, trigger: `Request.restart` is called on behalf of the last request `_can_allocate_request` was asked about.
+* demote, trigger: `Request.restart` is called on behalf of the request `_can_allocate_request` was last asked about, if
+  it said no; of nobody if there was room.
 * release: how far `_num_allocated_blocks` really fell in `free`, expressed in the made-up ids.
 * place, known, reset: read from the queue and the request after the scheduler is done with the victim.
 * start: from the batch's own `num_kv_tokens - num_q_tokens`.
@@ -19,7 +20,7 @@ n + 1. So known = processed and computed (KV resident) = processed - 1 while it 
 
 Option `repair` (default false): version 0.0.26 forgets to reset the stage counter in `Request.restart`, so every
 preempted request fails an assertion before it finishes. With `repair` the adapter resets it, says so in the header's
-`assumes`, and the rest of the scheduler can be examined.
+`assumes`, and the rest of the scheduler can be examined. It does so, too, wherever a fault is put in on purpose.
 """
 
 from __future__ import annotations
@@ -42,9 +43,13 @@ if TYPE_CHECKING:
         version_of,
         whole,
     )
+    from preempt_oracle.engines.faults import inject
+    from preempt_oracle.engines.vidur_faults import FAULTS
     from preempt_oracle.engines.vidur_watch import Live, Watch, load
 else:
     from child import Command, Engine, Refused, Reply, arrive, claim, fixed, header, require, serve, version_of, whole
+    from faults import inject
+    from vidur_faults import FAULTS
     from vidur_watch import Live, Watch, load
 
 VERIFIED = ("0.0.26",)
@@ -57,6 +62,9 @@ class Vidur(Engine):
     """One `VLLMReplicaScheduler` of one pipeline stage, built by its own constructor."""
 
     def start(self, config: dict[str, Any]) -> Reply:
+        if self.injection is not None:
+            self.injection.remove()  # of a start that ended in an error and was never stopped
+        self.injection = inject(config, FAULTS)
         if config.get("policy") != POLICY:
             raise Refused(f"policy {config.get('policy')!r}: Vidur's vLLM scheduler has policy {POLICY!r} only")
         config = fixed(config, chunked=False, caching=False, whole_fit=True, long_prefill=0)
@@ -64,7 +72,7 @@ class Vidur(Engine):
         unknown = sorted(set(options) - {"repair"})
         if unknown:
             raise Refused(f"unknown option {unknown[0]!r}; known: 'repair'")
-        repair = bool(options.get("repair", False))
+        repair = bool(options.get("repair", False)) or self.injection is not None
         blocks, page = whole(config, "blocks", 1), whole(config, "page_size", 1)
         running, budget = whole(config, "max_running", 1), whole(config, "budget", 1)
         longest, watermark = whole(config, "max_length", 2), whole({"watermark": 0, **config}, "watermark", 0)
@@ -112,6 +120,8 @@ class Vidur(Engine):
             raise RuntimeError(f"asked for a watermark of {watermark} blocks, got {self.scheduler._watermark_blocks}")
 
         self.live: dict[str, Live] = {}
+        if self.injection is not None:
+            self.injection.put(types.SimpleNamespace(scheduler=self.scheduler, request=vidur.request))
         self.watch = Watch(self.scheduler, blocks, repair)
         self.time = 0
         self.frame = -1
@@ -124,6 +134,8 @@ class Vidur(Engine):
     def stop(self) -> None:
         del self.scheduler, self.watch
         self.live.clear()
+        if self.injection is not None:
+            self.injection.remove()
 
     # -- commands ----------------------------------------------------------------------------------------------------
 

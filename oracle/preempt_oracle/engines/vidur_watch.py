@@ -81,7 +81,7 @@ class Watch:
         self.deltas: list[list[Any]] = []
         self.returned: dict[str, list[int]] = {}  # what came back outside of a step: finishes
         self.granted = 0
-        self.asked: Live | None = None
+        self.lacking: Live | None = None  # whom the scheduler last asked about, unless there was room for it
         self.victim: Live | None = None
 
     def schedule(self, time: int) -> Any:
@@ -104,8 +104,11 @@ class Watch:
 
         def asking(inner: Any) -> Any:
             self._place_victim()
-            self.asked = self.by_id.get(inner.id)
-            return can_allocate(inner)
+            self.lacking = self.by_id.get(inner.id)  # while it is asked, too: the engine may preempt before it answers
+            answer = can_allocate(inner)
+            if answer:
+                self.lacking = None
+            return answer
 
         def allocating(inner: Any) -> Any:
             before = scheduler._allocation_map.get(inner.id, 0)
@@ -136,9 +139,12 @@ class Watch:
         inner, restart = live.inner, live.inner.restart
 
         def restarting() -> Any:
-            on_behalf = self.asked or live
-            # "vllm requires at least one block to be available": the engine asks for one whether or not it grows.
-            self._act("demote", live, cause="growth", beneficiaries=[on_behalf.name], need=1, supply=self.free())
+            # Somebody runs if and only if the map has it; a running request asks for one block, grown or not.
+            grows = self.lacking is None or self.lacking.inner.id in self.scheduler._allocation_map
+            need = {"need": 1} if grows else {}
+            served = [] if self.lacking is None else [self.lacking.name]
+            cause = "growth" if grows else "admission"
+            self._act("demote", live, cause=cause, beneficiaries=served, **need, supply=self.free())
             answer = restart()
             if self.repair:
                 inner._num_stage_processed_tokens = 0

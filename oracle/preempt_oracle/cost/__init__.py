@@ -1,0 +1,1 @@
+"""Data of the cost model: quantities with units, models, accelerators, links, curves. The formulas are in spec."""
