@@ -46,7 +46,7 @@ class Judge(Protocol):
 
     @property
     def shadow(self) -> View:
-        """The shadow state: what the harness knows of the scheduler."""
+        """The shadow state: what the harness knows of the scheduler. To be asked for anew after each event."""
 
     def feed(self, event: wire.Event) -> Sequence[Violation]:
         """Judge and apply one event. Raises Malformed."""
@@ -207,10 +207,14 @@ class _Drive:
                 yield from self._abort(request)
         if not isinstance(event, wire.Step):
             return
-        shadow = self.judge.shadow
         # An empty step has nothing to wait for but what flies.
-        while shadow.frames and not self.dead and (len(shadow.frames) >= shadow.limits.frames or not event.requests):
+        while not self.dead and len(self.judge.shadow.frames) > (self._room if event.requests else 0):
             yield from self._deliver()
+
+    @property
+    def _room(self) -> int:
+        """How many frames may fly while one more decision is made."""
+        return self.judge.shadow.limits.frames - 1
 
     def _deliver(self) -> Iterator[wire.Event]:
         """The oldest frame comes back, with what the worker sampled: for everybody, whoever is still interested."""

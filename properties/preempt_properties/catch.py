@@ -32,7 +32,7 @@ def first_violation(
     variant: type[KnownBad], policy: str, seed: int, judge: Callable[[ev.Header, Policy], Judge]
 ) -> list[Violation]:
     """What one workload shows of a variant: the violations of its first violating event, or none."""
-    scenario = workload(Random(seed), policy, capabilities=CAPABILITIES | variant.needs)
+    scenario = variant.scene(workload(Random(seed), policy, capabilities=CAPABILITIES | variant.needs))
     contract = variant.contract(PROFILES[policy].contract)
     head = header(scenario.config)
     look = judge(head, contract)

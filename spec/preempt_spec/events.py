@@ -37,6 +37,7 @@ __all__ = [
     "Abort",
     "Act",
     "Arrive",
+    "Cached",
     "Control",
     "CopyDone",
     "CopyStart",
@@ -218,6 +219,15 @@ class Refs:
 
 
 @frozen
+class Cached:
+    """Cached tokens of an admitted request as the engine counts them; `external`: those a connector brought."""
+
+    request: str
+    tokens: int
+    external: int = 0
+
+
+@frozen
 class Observed:
     """The engine's own books. Compared with the shadow state, never believed. Absent fields were not read."""
 
@@ -231,7 +241,7 @@ class Observed:
     loading: tuple[str, ...] | None = None  # who waits for an asynchronous load
     host_free: tuple[int, ...] | None = None  # free host blocks per group
     preemptions: int | None = None  # since the start
-    cached: tuple[Hit, ...] | None = None  # cached tokens as the engine counts them, per request admitted here
+    cached: tuple[Cached, ...] | None = None  # per request admitted in this step
 
 
 @frozen

@@ -28,6 +28,16 @@ from preempt_spec.events import (
 from preempt_spec.view import Place, View
 
 
+class Malformed(Exception):
+    """An event that cannot be understood in this state. `field` names the part at fault."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        """Say which field of the event, and why."""
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
 @frozen
 class Begin:
     """A step starts."""
@@ -99,7 +109,7 @@ Micro = (
 
 
 def expand(event: Event, groups: int) -> Iterator[Micro]:
-    """The micro-events of one event, in order."""
+    """The micro-events of one event, in order. Raises Malformed."""
     if isinstance(event, Step):
         yield from _step(event, groups)
     elif isinstance(event, Control):
@@ -116,6 +126,8 @@ def _step(step: Step, groups: int) -> Iterator[Micro]:
     nothing: tuple[tuple[int, ...], ...] = ((),) * groups
     blocks: dict[str, tuple[tuple[int, ...], ...]] = {}
     for d in step.blocks:
+        if not 0 <= d.group < groups:
+            raise Malformed("blocks", f"there is no group {d.group}")
         had = blocks.get(d.request, nothing)
         blocks[d.request] = (*had[: d.group], had[d.group] + d.blocks, *had[d.group + 1 :])
     hits = {h.request: h.tokens for h in step.hits}

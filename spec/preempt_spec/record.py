@@ -50,7 +50,7 @@ class Record:
             ),
             host_free=tuple(s.host_free(g) for g in groups) if any(m.total for m in s.host) else None,
             preemptions=s.preemptions,
-            cached=tuple(ev.Hit(r, s.plan.granted[r][0]) for r in s.plan.admitted if r in s.plan.granted),
+            cached=tuple(ev.Cached(r, s.plan.granted[r][0]) for r in s.plan.admitted if r in s.plan.granted),
             refs=tuple(ev.Refs(g, b, n) for g in groups for b, n in sorted(s.shared(g).items())),
         )
 

@@ -188,12 +188,13 @@ class State:
                     break
         return upto
 
-    def carries(self, request: str, start: int) -> bool:
-        """Whether every recurrent group holds this request's state after `start` tokens."""
+    def carries(self, request: str, start: int, joining: Sequence[Sequence[int]]) -> bool:
+        """Whether every recurrent group, with blocks joining, holds this request's state after `start` tokens."""
         r = self.requests[request]
+        tables = [(*table, *new) for table, new in zip(r.tables, joining, strict=True)]
         return start == 0 or all(
             t and m.block(t[-1]).slots[0] == r.prefix(start)
-            for m, t in zip(self.memory, r.tables, strict=True)
+            for m, t in zip(self.memory, tables, strict=True)
             if m.group.kind == "recurrent"
         )
 

@@ -14,21 +14,12 @@ from attrs import frozen
 from preempt_spec import SPEC_VERSION
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
+from preempt_spec.micro import Malformed
 from preempt_spec.rules import Violation
 from preempt_spec.rules.rule import Clause, advisory, edition
 from preempt_spec.state import State
 from preempt_spec.transition import apply_micro
 from preempt_spec.view import Place, View
-
-
-class Malformed(Exception):
-    """An event that cannot be understood in this state. `field` names the part at fault."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        """Say which field of the event, and why."""
-        super().__init__(f"{field}: {reason}")
-        self.field = field
-        self.reason = reason
 
 
 @frozen

@@ -326,8 +326,8 @@ class View(Protocol):
     def covered(self, request: str, start: int, upto: int) -> int:
         """How far a pass over [start, upto) finds this request's prefix in every slot it attends, in every group."""
 
-    def carries(self, request: str, start: int) -> bool:
-        """Whether the state of every recurrent group is this request's after `start` tokens."""
+    def carries(self, request: str, start: int, joining: Sequence[Sequence[int]]) -> bool:
+        """Whether the state of every recurrent group, with blocks joining, is this request's after `start` tokens."""
 
     def best_hit(self, request: str) -> int:
         """Longest page-aligned prefix of the request that resident full blocks hold, in every group."""

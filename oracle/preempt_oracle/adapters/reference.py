@@ -40,7 +40,7 @@ class ReferenceEngine(Engine):
             raise Refused("drafts are not judged together with a recurrent group")
         told = evolve(header(shape), version=SPEC_VERSION)
         self.reference = self.scheduler(told, profile.contract)
-        return {**_plain(to_wire(told)), "capabilities": sorted(EVERYTHING)}
+        return {**_plain(to_wire(told)), "capabilities": sorted(EVERYTHING - {"offload"})}
 
     def add(self, cmd: Command) -> Reply:
         """A request arrives, or is refused."""

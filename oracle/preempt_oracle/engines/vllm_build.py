@@ -8,14 +8,10 @@ filtered by signature so that one file serves many versions; what was checked by
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import json
 import logging
 import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -31,7 +27,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import torch
 import vllm.v1.core.kv_cache_utils as kv_cache_utils
 from vllm import __version__ as version
-from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
+from vllm.config import CacheConfig, DeviceConfig, ParallelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
@@ -44,6 +40,15 @@ try:
 except ImportError:  # before 0.12
     from vllm.utils import sha256
 
+if TYPE_CHECKING:
+    from preempt_oracle.engines import vllm_async_features as features
+    from preempt_oracle.engines.vllm_async_features import accepted, takes
+    from preempt_oracle.engines.vllm_model import model_config
+else:
+    import vllm_async_features as features
+    from vllm_async_features import accepted, takes
+    from vllm_model import model_config
+
 # Nobody reads a child's log, and a pipe nobody reads fills up; what matters is raised.
 logging.disable(logging.CRITICAL)
 
@@ -55,21 +60,7 @@ KNOWN = ("0.31.0", "0.33.0")
 #: What `config.options` may turn on, besides the protocol's settings.
 OPTIONS = ("v2_runner", "outside_contract")
 POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
-_MODEL = {
-    "architectures": ["OPTForCausalLM"],
-    "model_type": "opt",
-    "vocab_size": 50272,
-    "hidden_size": 64,
-    "ffn_dim": 128,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 1 << 20,
-    "word_embed_proj_dim": 64,
-    "torch_dtype": "float16",
-    "activation_function": "relu",
-}
-
-
+_COUNTS = ("long_prefill", "watermark", "drafts", "host_blocks")  # settings that may be 0
 @dataclasses.dataclass(frozen=True)
 class Shape:
     """A configuration as the protocol gives it. Sizes in tokens, `blocks` and `watermark` in blocks."""
@@ -85,8 +76,17 @@ class Shape:
     caching: bool = False
     whole_fit: bool = True
     watermark: int = 0
+    frames: int = 1  # 1: synchronous scheduling
+    drafts: int = 0
+    host_blocks: int = 0
+    groups: str = "full"
     v2_runner: bool = False
     outside_contract: bool = False  # start although the longest sequence exceeds the pool
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages with which vLLM flies so many frames: one more than stages, if it schedules ahead."""
+        return max(1, self.frames - 1)
 
     @property
     def total(self) -> int:
@@ -111,64 +111,20 @@ def parse(config: dict[str, Any]) -> Shape:
         raise Refused(f"config: {error}") from error
     if shape.policy not in POLICIES:
         raise Refused(f"config.policy: {shape.policy!r} is none of {', '.join(POLICIES)}")
-    for name in ("blocks", "page_size", "max_running", "budget", "max_length", "long_prefill", "watermark"):
+    for name in ("blocks", "page_size", "max_running", "budget", "max_length", "frames", *_COUNTS):
         value = getattr(shape, name)
-        least = 0 if name in ("long_prefill", "watermark") else 1
+        least = 0 if name in _COUNTS else 1
         if type(value) is not int or value < least:
             raise Refused(f"config.{name}: {value!r} is not a whole number of at least {least}")
+    if shape.host_blocks:
+        raise Refused(f"config.host_blocks: {shape.host_blocks}: vLLM's host tier is a KV connector, not driven here")
+    if shape.groups != "full":
+        raise Refused(f"config.groups: {shape.groups!r}: this adapter drives one full-attention group")
+    if shape.frames > 2 and not shape.v2_runner:
+        if "v2_runner" in options:
+            raise Refused(f"config.frames: {shape.frames}: vLLM's V1 runner flies two at most")
+        shape = dataclasses.replace(shape, v2_runner=True)
     return shape
-
-
-def accepted(function: Callable[..., Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Those of `values` that `function` takes in this version."""
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return values
-    return {name: value for name, value in values.items() if name in parameters}
-
-
-def takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether this version's `function` has a parameter of that name."""
-    return name in inspect.signature(function).parameters
-
-
-@lru_cache(maxsize=1)
-def _model_folder() -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory(prefix="preempt-oracle-")  # removed when this process ends
-    Path(folder.name, "config.json").write_text(json.dumps(_MODEL), encoding="utf-8")
-    return folder
-
-
-def _model_info() -> Any:
-    from vllm.model_executor.models import registry
-
-    fields = {f.name: f for f in dataclasses.fields(registry._ModelInfo)}
-    values: dict[str, Any] = {name: False if "bool" in str(f.type) else () for name, f in fields.items()}
-    known = {
-        "architecture": "OPTForCausalLM",
-        "is_text_generation_model": True,
-        "supports_pp": True,
-        "attn_type": "decoder",
-        "default_seq_pooling_type": "LAST",
-        "default_tok_pooling_type": "ALL",
-        "default_pooling_type": "LAST",
-        "score_type": "bi-encoder",
-    }
-    values.update({name: value for name, value in known.items() if name in fields})
-    return registry._ModelInfo(**values)
-
-
-@lru_cache(maxsize=256)
-def _model_config(max_length: int) -> Any:
-    from vllm.model_executor.models import registry
-
-    info = _model_info()
-    # Inspecting a model class imports its kernels, which a machine without a GPU does not have.
-    found = (info, "OPTForCausalLM")
-    with mock.patch.object(type(registry.ModelRegistry), "inspect_model_cls", return_value=found):
-        return ModelConfig(
-            model=_model_folder().name, skip_tokenizer_init=True, dtype="float16", seed=0, max_model_len=max_length
-        )
 
 
 @lru_cache(maxsize=256)
@@ -186,7 +142,7 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
                 "scheduler_reserve_full_isl": shape.whole_fit,
                 "policy": POLICIES[shape.policy],
                 "watermark": _fraction(shape),
-                "async_scheduling": False,
+                "async_scheduling": shape.frames > 1,
                 "is_encoder_decoder": False,
             },
         )
@@ -194,16 +150,21 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     cache = CacheConfig(
         **accepted(CacheConfig, {"block_size": shape.page_size, "enable_prefix_caching": shape.caching})
     )
+    # Several stages are several processes; none is ever started here.
+    pipeline = {"pipeline_parallel_size": shape.stages, "distributed_executor_backend": "mp"}
+    parallel = ParallelConfig(**(pipeline if shape.stages > 1 else {}))
+    more = {"speculative_config": features.speculation(shape.drafts, shape.frames > 1, model_config(shape.max_length), parallel)} if shape.drafts else {}
     # DeviceConfig is explicit because the platform without CUDA is "unspecified" and would be refused.
     config = VllmConfig(
         device_config=DeviceConfig(device="cpu"),
         scheduler_config=scheduling,
-        model_config=_model_config(shape.max_length),
+        model_config=model_config(shape.max_length),
         cache_config=cache,
-        parallel_config=ParallelConfig(),
+        parallel_config=parallel,
+        **more,
     )
     # Building the whole may switch these off for an unknown platform; the scheduler itself runs everywhere.
-    config.scheduler_config.async_scheduling = False
+    config.scheduler_config.async_scheduling = shape.frames > 1
     config.scheduler_config.enable_chunked_prefill = shape.chunked
     config.scheduler_config.long_prefill_token_threshold = shape.long_prefill
     config.cache_config.enable_prefix_caching = shape.caching
@@ -260,7 +221,17 @@ def build(shape: Shape) -> Any:
     """A fresh scheduler of this shape. Raises `Refused` where vLLM refuses to start, `Unsupported` where it differs."""
     if shape.v2_runner and not hasattr(VllmConfig, "use_v2_model_runner"):
         raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
+    if shape.frames > 1 and not features.can_fly():
+        raise Refused(f"config.frames: vLLM {VERSION} has no asynchronous scheduling that this adapter knows")
+    if shape.drafts and not features.can_draft():
+        raise Refused(f"config.drafts: vLLM {VERSION} has no drafts that this adapter knows")
     _check_pool(shape)
+    # The number of frames that fly depends on the runner, which is chosen by model and platform unless told.
+    with mock.patch.dict(os.environ, {"VLLM_USE_V2_MODEL_RUNNER": str(int(shape.v2_runner))}):
+        return _build(shape)
+
+
+def _build(shape: Shape) -> Any:
     try:
         config, grammars = _configs(shape)
         spec = _spec(shape)
@@ -269,7 +240,9 @@ def build(shape: Shape) -> Any:
     pages = KVCacheConfig(
         num_blocks=shape.total, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
     )
-    scheduler = Scheduler(
+    if shape.frames > 1 and config.max_concurrent_batches != shape.frames:
+        raise Unsupported(f"vLLM {VERSION} flies {config.max_concurrent_batches} frames, not {shape.frames}")
+    scheduler = (features.AsyncScheduler if shape.frames > 1 else Scheduler)(
         **accepted(
             Scheduler.__init__,
             {
@@ -303,10 +276,17 @@ def _verify(scheduler: Any, shape: Shape) -> None:
         "caching": pool.enable_caching,
         "total": pool.num_gpu_blocks,
         "watermark": getattr(scheduler.kv_cache_manager, "watermark_blocks", 0),
+        "drafts": getattr(scheduler, "num_spec_tokens", 0),
     }
     for name, value in found.items():
         if value != getattr(shape, name):
             raise Unsupported(f"vLLM {VERSION} turned {name} = {getattr(shape, name)!r} into {value!r}")
+
+
+    if shape.drafts and scheduler.num_lookahead_tokens:
+        raise Unsupported(f"vLLM {VERSION} reserves {scheduler.num_lookahead_tokens} slots for these drafts, not 0")
+    if shape.frames > 1 and scheduler.decode_stagger != shape.stages:
+        raise Unsupported(f"vLLM {VERSION} decodes every {scheduler.decode_stagger} steps with {shape.stages} stages")
 
 
 def _reason(error: ValueError) -> str:

@@ -101,7 +101,8 @@ class Cohort:
             n.publishes += found[0]
             n.published += found[1]
         s.last_frame = e.frame
-        s.plan = Plan(e.frame, ())
+        if len(s.plan.__dict__) > 3:  # what happened between the steps was noted in it
+            s.plan = Plan(e.frame, ())
         latest = next(reversed(s.frames), None)
         s.tick(e.frame, Flight(e.requests, {}, s.columns.streams, [], s.clock + 1, start, latest))
         s.stall = 0

@@ -13,13 +13,20 @@ from preempt_oracle.monitor.transfer import arrive_before
 from preempt_spec import delivery
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import stale_fate
-from preempt_spec.state import Request, State
+from preempt_spec.state import State
 from preempt_spec.view import HOLE, Due, Fate, Place
 
 
 def promise(s: Shadow, r: Req, end: int, tokens: int, drafts: int) -> Due:
-    """What a grant up to `end` will bring."""
-    return delivery.promise(cast(State, s), cast(Request, r), end, tokens, drafts)
+    """What a grant up to `end` will bring: `delivery.promise`."""
+    known, after = len(r.tokens) + r.placeholders, None
+    if r.placeholders:
+        for f in reversed(s.frames):
+            due = s.frames[f].get(r.id)
+            if due is not None and due.fate is Fate.LIVE and due.outputs:
+                after = f
+                break
+    return Due(tokens, known, 1 + drafts if end - drafts == known else 0, after)
 
 
 def stale(s: Shadow, r: Req, cause: str) -> None:

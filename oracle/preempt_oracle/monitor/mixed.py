@@ -60,11 +60,12 @@ class Mixed:
         k = len(kept)
         victims: set[str] = set()
         if e.acts:
-            victims = {a.request for a in e.acts if type(a) is wire.Demote}
-            if any(type(a) is wire.Requeue and a.request not in victims for a in e.acts):
-                return None  # somebody is requeued who was not preempted here: not in the columns' terms
-            if any(isinstance(a, _APART) for a in e.acts):
-                return None
+            for a in e.acts:
+                kind = type(a)
+                if kind is wire.Demote:
+                    victims.add(a.request)
+                elif kind in _APART or (kind is wire.Requeue and a.request not in victims):
+                    return None  # somebody is requeued who was not preempted here: not in the columns' terms
             k -= len(victims)
             if victims == {*kept[k:]}:  # the last ones, as a rule
                 kept, start = kept[:k], start[:k]
@@ -83,8 +84,7 @@ class Mixed:
                 return None  # somebody is passed over: why, is for the clauses to say
         # What a victim gives back may be handed out at once: with acts, blocks are looked at when their turn comes.
         full: set[str] | None
-        new = {d.request: d.blocks for d in e.blocks} if e.acts else {}
-        told = growing_as_told(s, e) if not e.acts or commute(s, e, e.acts, new) else None
+        told = growing_as_told(s, e) if not e.acts or (not victims and self._labelled(e)) else None
         if told is not None:
             grown, full = told.full, {*told.full}
             due = all_grow(s, told.grown)
@@ -102,6 +102,10 @@ class Mixed:
         if told is not None and told.grown:
             self._grow(told.grown)
         return self._walk(e, k)
+
+    def _labelled(self, e: wire.Step) -> bool:
+        """Whether all acts are about pages that are findable, and hold."""
+        return commute(self.s, e, e.acts, {d.request: d.blocks for d in e.blocks})
 
     def _walk(self, e: wire.Step, k: int) -> list[Violation]:
         s = self.s

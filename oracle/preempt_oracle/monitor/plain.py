@@ -10,8 +10,8 @@ from preempt_oracle.monitor.change import demote, enter, give_back, requeue
 from preempt_oracle.monitor.counts import Ledger
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
-from preempt_spec.policies.functions import blocks_for, fits, next_admitted, oversize, requeue_at, victim
-from preempt_spec.policies.policy import AfterPreemption, Memory, Oversize
+from preempt_spec.policies.functions import blocks_for, growth, next_admitted, oversize, requeue_at, victim
+from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize
 from preempt_spec.view import Place
 
 
@@ -44,7 +44,8 @@ class Plain:
             return False
         if not r.tables[0] or not (back.blocks is None or self.returned(name, back.blocks)):
             return False
-        if victim(s, who[0]) != name or fits(s, who[0]):
+        need = 1 if s.policy.need is Need.ONE_FREE else growth(s, who[0], 0)
+        if need <= s.memory[0].nfree or victim(s, who[0]) != name:
             return False
         granted = plan.granted
         if name in granted or (again.known is not None and again.known != len(r.tokens)):

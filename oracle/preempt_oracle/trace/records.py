@@ -65,7 +65,7 @@ class Resumed(Small, frozen=True):
 
 
 class Hit(Small, frozen=True):
-    """Tokens covered by a prefix hit, drafts of a grant, or tokens counted as cached: [request, tokens]."""
+    """Tokens covered by a prefix hit, or drafts of a grant: [request, tokens]."""
 
     request: str
     tokens: Count
@@ -87,6 +87,14 @@ class Refs(Small, frozen=True):
     count: Int64
 
 
+class Cached(Small, frozen=True):
+    """Cached tokens of an admitted request, as the engine counts them: [request, tokens, external]."""
+
+    request: str
+    tokens: Int64
+    external: Int64 = 0
+
+
 class Observed(Record, frozen=True):
     """The engine's own books."""
 
@@ -100,7 +108,7 @@ class Observed(Record, frozen=True):
     loading: tuple[str, ...] | None = None
     host_free: tuple[Int64, ...] | None = None
     preemptions: Int64 | None = None
-    cached: tuple[Hit, ...] | None = None
+    cached: tuple[Cached, ...] | None = None
 
 
 #: The shared default: a step whose `observed` is this very object carries no observation.

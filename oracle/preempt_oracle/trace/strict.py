@@ -16,6 +16,7 @@ decides.
 from __future__ import annotations
 
 import json
+from operator import attrgetter, ne
 from typing import Final, get_args
 
 import msgspec
@@ -23,8 +24,11 @@ import msgspec
 from .errors import Fault
 from .wire import ENCODER, NOTHING_OBSERVED, Act, Deliver, Line, Observed, Step
 
-#: Per kind of act its fields and their defaults; a field without one is always written.
-_ACTS: Final = {kind: tuple((f.name, f.default) for f in msgspec.structs.fields(kind)) for kind in get_args(Act)}
+#: Per kind of act its fields, read at once, and their defaults; a field without one is always written.
+_ACTS: Final = {
+    kind: (attrgetter(*kind.__struct_fields__), tuple([f.default for f in msgspec.structs.fields(kind)]))
+    for kind in get_args(Act)
+}
 
 
 def refuse_duplicate_keys(raw: bytes, event: Line) -> None:
@@ -93,11 +97,8 @@ def _observed_keys(observed: Observed) -> int:
 
 
 def _act_keys(act: Act) -> int:
-    keys = 1  # act
-    for field, default in _ACTS[type(act)]:
-        if getattr(act, field) != default:
-            keys += 1
-    return keys
+    read, defaults = _ACTS[type(act)]
+    return 1 + sum(map(ne, read(act), defaults))  # its kind, and what is not at its default
 
 
 def _deliver_keys(deliver: Deliver) -> int:

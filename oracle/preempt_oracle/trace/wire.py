@@ -56,7 +56,7 @@ from .fields import (
     TaggedEvent,
     TaggedLine,
 )
-from .records import NOTHING_OBSERVED, Delta, Group, Held, Hit, Limits, Observed, Pool, Refs, Resumed, Sent
+from .records import NOTHING_OBSERVED, Cached, Delta, Group, Held, Hit, Limits, Observed, Pool, Refs, Resumed, Sent
 
 __all__ = [
     "DECODER",
@@ -66,6 +66,7 @@ __all__ = [
     "Abort",
     "Act",
     "Arrive",
+    "Cached",
     "Control",
     "CopyDone",
     "CopyStart",

@@ -7,6 +7,7 @@ variant here can break is a rule that nobody has seen at work. Importable withou
 from preempt_properties.known_bad import (
     accounting,
     bookkeeping,
+    caches,
     drafts,
     edges,
     flight,
@@ -31,6 +32,7 @@ _MODULES = (
     flight,
     drafts,
     swaps,
+    caches,
     liveness,
     edges,
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from attrs import evolve
+
+from preempt_properties.scenario import Scenario
 from preempt_spec.offload import Offloading
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import PROFILES
@@ -29,9 +32,21 @@ class KnownBad(Reference):
         """The policy it claims to follow, from the profile's."""
         return policy
 
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """A workload, with what it takes for the fault to have a chance in it."""
+        return scenario
+
 
 class BadCache(KnownBad, Offloading):
     """The reference with a host cache, to be broken in one place."""
 
     policies = MIXED
     needs = frozenset({"offload"})
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """With a host pool."""
+        config = scenario.config
+        host = config.host_blocks or config.blocks
+        return evolve(scenario, config=evolve(config, host_blocks=host, caching=True, whole_fit=True))

@@ -7,7 +7,7 @@ from attrs import evolve
 from preempt_properties.known_bad.base import MIXED, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.edit import change
-from preempt_spec.view import Fate
+from preempt_spec.view import Fate, Place
 
 
 class Drafting(KnownBad):
@@ -25,26 +25,28 @@ class Drafting(KnownBad):
         }
 
 
-class SchedulesDraftsOfBefore(Drafting):
-    """Keeps a victim's drafts, and has them verified when it resumes."""
+class VerifiesWhatNobodyProposed(Drafting):
+    """Has one draft more verified than were proposed: a placeholder that is left from the step before."""
 
     rule = "output/stream"
-    bug = "vllm #31955"
+    bug = "vllm #46899"
 
-    def prepare(self) -> None:
-        """Nobody was preempted."""
-        self.kept: dict[str, int] = {}
+    def grant(self, request: str, tokens: int, hit: int = 0, blocks: tuple[tuple[int, ...], ...] = ()) -> None:
+        """One token more for whoever runs and speculates, if the budget allows."""
+        s, r = self.state, self.state.request(request)
+        more = r.place is Place.RUNNING and r.drafts and s.plan.spent + tokens < s.limits.budget
+        super().grant(request, tokens + 1 if more else tokens, hit, blocks)
 
-    def preempt(self, victim: str, requester: str) -> None:
-        """They are noted."""
-        self.kept[victim] = self.state.request(victim).drafts
-        super().preempt(victim, requester)
 
-    def first_tokens(self, request: str, hit: int) -> int:
-        """Behind the last known token."""
-        tokens, r = super().first_tokens(request, hit), self.state.request(request)
-        whole = tokens and max(hit, r.computed) + tokens == len(r.tokens)
-        return tokens + self.kept.pop(request, 0) if whole else tokens
+class TakesItsLastTokenForADraft(Drafting):
+    """Counts the last known token among the drafts behind it: nothing is left to sample the first of them from."""
+
+    rule = "output/stream"
+
+    def step(self) -> ev.Step:
+        """One draft more, of the same tokens."""
+        step = super().step()
+        return evolve(step, drafts=tuple(evolve(d, tokens=d.tokens + 1) for d in step.drafts))
 
 
 class EmitsRejectedDrafts(Drafting):
@@ -87,19 +89,19 @@ class CountsDraftsAsAccepted(Drafting):
         return super().deliver(evolve(e, accepted=told))
 
 
-class CountsRejectedDraftsAsComputed(Drafting):
-    """Does not set the computed tokens back when drafts are rejected: what comes next starts too late."""
+class RollsBackAcceptedDrafts(Drafting):
+    """Sets the computed tokens back by the drafts that were accepted: their KV is computed again."""
 
     rule = "frame/once"
-    also = frozenset({"queue/visit-once"})  # if it thinks that nothing is left to compute
     bug = "vllm #57562"
 
     def deliver(self, e: ev.Deliver) -> tuple[ev.Event, ...]:
-        """They stay."""
-        lost, out = self.rejected(e), super().deliver(e)
-        for r, n in lost.items():
-            if r in self.state.requests:
-                self.state = change(self.state, r, computed=self.state.request(r).computed + n)
+        """As if they had been rejected."""
+        kept, out = {r: len(new) - 1 for r, new in zip(e.requests, e.tokens, strict=True)}, super().deliver(e)
+        for r, n in kept.items():
+            q = self.state.requests.get(r)
+            if q is not None and q.place is Place.RUNNING:
+                self.state = change(self.state, r, computed=q.computed - n)
         return out
 
 
@@ -115,22 +117,3 @@ class SamplesFromEveryChunk(KnownBad):
         due = self.state.frames.get(e.frame, {})
         early = tuple(r for r, x in due.items() if x.fate is Fate.LIVE and not x.outputs)
         return super().deliver(evolve(e, requests=(*e.requests, *early), tokens=(*e.tokens, *((0,) for _ in early))))
-
-
-class GrantsNothing(KnownBad):
-    """Keeps a running request for which there is no budget in its batch, with no token."""
-
-    rule = "output/stream"
-    policies = MIXED
-
-    def step(self) -> ev.Step:
-        """Everybody who runs is in the batch."""
-        step = super().step()
-        idle = tuple(r for r in self.state.running if r not in step.requests)
-        start = tuple(self.state.request(r).computed for r in idle)
-        return evolve(
-            step,
-            requests=(*step.requests, *idle),
-            tokens=(*step.tokens, *(0 for _ in idle)),
-            start=(*(step.start or ()), *start),
-        )

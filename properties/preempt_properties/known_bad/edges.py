@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from attrs import evolve
 
 from preempt_properties.known_bad.base import KnownBad
+from preempt_properties.scenario import Control, Scenario, Step
 from preempt_spec import events as ev
 from preempt_spec.view import Place
 
@@ -73,3 +76,74 @@ class RunsTheAborted(KnownBad):
             tokens=(*step.tokens, 1),
             start=(*(step.start or ()), 0),
         )
+
+
+class CountsVictimsOnce(KnownBad):
+    """Counts the requests that were ever preempted, and not the preemptions."""
+
+    rule = "edge/stats"
+    bug = "vllm #49984"
+
+    def prepare(self) -> None:
+        """None."""
+        self.again = 0
+
+    def preempt(self, victim: str, requester: str) -> None:
+        """A second time is not counted."""
+        self.again += self.state.request(victim).incarnation > 0
+        super().preempt(victim, requester)
+
+    def observe(self) -> ev.Observed:
+        """Too few."""
+        return evolve(super().observe(), preemptions=self.state.preemptions - self.again)
+
+
+class CountsAResumeAsCached(KnownBad):
+    """Counts what a resumed request had computed before as cached, though it is computed again."""
+
+    rule = "edge/stats"
+    bug = "vllm #25780"
+
+    def observe(self) -> ev.Observed:
+        """Its high-water mark."""
+        o = super().observe()
+        told = tuple(evolve(h, tokens=max(h.tokens, self.state.request(h.request).peak)) for h in o.cached or ())
+        return evolve(o, cached=told)
+
+
+class CountsMoreCachedThanThereIs(KnownBad):
+    """Adds the cached tokens of every admission of a request to those of the one before."""
+
+    rule = "edge/stats"
+    bug = "sglang #11900"
+
+    def observe(self) -> ev.Observed:
+        """Of a resume, all that is known and one page more."""
+        o, s = super().observe(), self.state
+        told = tuple(
+            evolve(h, tokens=len(s.request(h.request).tokens) + s.pages[0]) if s.request(h.request).preempted else h
+            for h in o.cached or ()
+        )
+        return evolve(o, cached=told)
+
+
+class AdmitsWhilePaused(KnownBad):
+    """Stops whoever runs when the operator pauses it, and goes on admitting."""
+
+    rule = "queue/admission"
+    bug = "xLLM #1640"
+    needs = frozenset({"pause"})
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """Paused every other step."""
+        pauses = (Control("pause"), Step(), Control("resume"), Step())
+        script = [pauses * c.count if isinstance(c, Step) else (c,) for c in scenario.script]
+        return evolve(scenario, script=(*chain.from_iterable(script), *pauses * 3))
+
+    def admit(self) -> None:
+        """As if nobody had said anything."""
+        s = self.state
+        self.state = evolve(s, paused=False)
+        super().admit()
+        self.state = evolve(self.state, paused=s.paused)

@@ -146,6 +146,7 @@ class ResolvesAPlaceholderTwice(Dropping):
     """Takes a dropped output of before the preemption for one that was promised after it."""
 
     rule = "queue/visit-once"
+    also = frozenset({"victim/duty"})  # the one passed over lacked a block
     bug = "vllm #49620"
 
     def deliver(self, e: ev.Deliver) -> tuple[ev.Event, ...]:
@@ -162,6 +163,7 @@ class KeepsPlaceholdersOfItsVictim(Flying):
     """Does not clear a victim's placeholders: it resumes with promises that nobody will keep."""
 
     rule = "output/stream"
+    also = frozenset({"queue/visit-once"})  # if it thinks that its last output flies
     bug = "vllm #49860"
 
     def preempt(self, victim: str, requester: str) -> None:
@@ -218,3 +220,21 @@ class PassesOverWhoFlies(Flying):
     def visits(self) -> tuple[str, ...]:
         """Those whose outputs are all there."""
         return tuple(r for r in self.state.running if not self.state.request(r).placeholders)
+
+
+class GrantsNothing(Flying):
+    """Keeps a running request that waits for its output in the batch, with no token."""
+
+    rule = "output/stream"
+
+    def step(self) -> ev.Step:
+        """Everybody who runs is in the batch."""
+        step = super().step()
+        idle = tuple(r for r in self.state.running if r not in step.requests)
+        start = tuple(self.state.request(r).computed for r in idle)
+        return evolve(
+            step,
+            requests=(*step.requests, *idle),
+            tokens=(*step.tokens, *(0 for _ in idle)),
+            start=(*(step.start or ()), *start),
+        )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import KnownBad
+from preempt_properties.known_bad.base import MIXED, KnownBad
+from preempt_properties.scenario import Add, Scenario
 from preempt_spec import events as ev
 from preempt_spec.policies.policy import Oversize, Policy
 
@@ -32,6 +33,65 @@ class WaitsForAHalfEmptyPool(KnownBad):
         return 2 * len(s.request(request).tokens) <= s.total(0) * s.pages[0] and super().may_admit(
             request, tokens, hit, blocks
         )
+
+
+class OneByOne(KnownBad):
+    """Its prefills go one token at a time, and nobody waits for room for a whole sequence: going in circles is easy."""
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """Chunks of one token, no cache, no two requests that differ in rank."""
+        budget = scenario.config.max_running + 1
+        config = evolve(scenario.config, chunked=True, whole_fit=False, caching=False, long_prefill=1, budget=budget)
+        script = [evolve(c, priority=0, arrival=0) if isinstance(c, Add) else c for c in scenario.script]
+        return evolve(scenario, config=config, script=tuple(script))
+
+
+class LetsEqualsChaseEachOther(OneByOne):
+    """Takes of two equals the one that was admitted first: each has half of the pool in turn, and neither ends."""
+
+    rule = "live/no-thrash"
+    bug = "vllm #40004"
+    policies = ("vllm-priority",)
+
+
+class WaitsForATransferForEver(OneByOne):
+    """Passes over the head of its running queue, for a transfer that was done long ago: the others take turns."""
+
+    rule = "live/no-thrash"
+    also = frozenset({"live/progress"})  # if the others wait instead of taking turns
+    bug = "inference-sim #529"
+    policies = MIXED
+
+    def serve_running(self) -> None:
+        """Not the first of several."""
+        if len(self.state.running) > 1:
+            self._act(ev.Skip(self.state.running[0], "waits for a transfer"))
+        super().serve_running()
+
+
+class PreemptsForFairness(KnownBad):
+    """Preempts somebody in every step in which somebody waits, and computes more than it delivers."""
+
+    rule = "live/no-thrash"
+    also = frozenset({"live/progress"})  # if nobody gets anywhere
+    bug = "vllm #54644"
+    policies = (*MIXED, "vidur-vllm")
+
+    @classmethod
+    def contract(cls, policy: Policy) -> Policy:
+        """It may do so, and promises to be moderate."""
+        return evolve(policy, causes=policy.causes | {"starvation"}, tax=1)
+
+    def serve_running(self) -> None:
+        """The last one first."""
+        s = self.state
+        if s.waiting and len(s.running) > 1:
+            victim = s.running[-1]
+            self._act(ev.Demote(victim, 0, "starvation", s.waiting[:1]))
+            self.release(victim)
+            self.requeue(victim)
+        super().serve_running()
 
 
 class Refusing(KnownBad):

@@ -8,6 +8,8 @@ from attrs import evolve
 
 from preempt_properties.known_bad.base import CACHING, MIXED, KnownBad
 from preempt_spec import events as ev
+from preempt_spec.edit import change
+from preempt_spec.policies.policy import Policy, Publish
 from preempt_spec.view import Place
 
 Found = tuple[tuple[tuple[int, ...], ...], int]
@@ -118,6 +120,53 @@ class IgnoresTheSalt(KnownBad):
         return best
 
 
+class HitsWithoutACache(KnownBad):
+    """Takes the first page of a prompt for cached although its cache is off."""
+
+    rule = "resume/hit"
+    bug = "vllm #18631"
+
+    def grant(self, request: str, tokens: int, hit: int = 0, blocks: tuple[tuple[int, ...], ...] = ()) -> None:
+        """The last of several tokens of an admission is granted, as if the others were there."""
+        r = self.state.request(request)
+        if self.state.limits.caching or r.place is not Place.WAITING or tokens < 2:
+            super().grant(request, tokens, hit, blocks)
+        else:
+            super().grant(request, 1, tokens - 1, ((),) * len(self.state.groups))
+
+
+class ShedsAPageTooEarly(KnownBad):
+    """Gives a page back one token before the window has passed it."""
+
+    rule = "resume/provenance"
+    needs = frozenset({"groups"})
+
+    def shed(self, request: str) -> None:
+        """As of one token later."""
+        r = self.state.request(request)
+        self.state = change(self.state, request, computed=r.computed + 1)
+        super().shed(request)
+        self.state = change(self.state, request, computed=r.computed)
+
+
+class SkipsATokenOfItsState(KnownBad):
+    """Goes on one token too far on: the recurrent state it reads is that of one token before."""
+
+    rule = "resume/provenance"
+    also = frozenset({"frame/once"})  # where no group is recurrent, only the start tells
+    bug = "vllm #29387"
+    policies = MIXED
+    needs = frozenset({"groups"})
+
+    def grant(self, request: str, tokens: int, hit: int = 0, blocks: tuple[tuple[int, ...], ...] = ()) -> None:
+        """Of several tokens the first is left out."""
+        r = self.state.request(request)
+        if r.place is Place.RUNNING and tokens > 1:
+            self.state = change(self.state, request, computed=r.computed + 1)
+            tokens -= 1
+        super().grant(request, tokens, hit, blocks)
+
+
 class HashesPagesWithoutTheirPast(KnownBad):
     """Finds a page by its own tokens, wherever in whatever text it was computed."""
 
@@ -220,3 +269,15 @@ class PublishesTheBlocksOfOthers(KnownBad):
                 self._act(ev.Publish(r, (foreign[0],), len(self.state.plan.granted), 0))
                 return
         super().publish_full_pages()
+
+
+class PublishesWhatStillFlies(KnownBad):
+    """Promises to publish a page when the pass that fills it came back, and publishes it when it is planned."""
+
+    rule = "resume/publish"
+    bug = "vllm #29387"
+
+    @classmethod
+    def contract(cls, policy: Policy) -> Policy:
+        """At commit."""
+        return evolve(policy, publish=Publish.COMMIT)

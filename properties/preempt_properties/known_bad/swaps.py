@@ -6,9 +6,7 @@ from attrs import evolve
 
 from preempt_properties.known_bad.base import SWAPPING, KnownBad
 from preempt_spec import events as ev
-from preempt_spec.edit import change
 from preempt_spec.policies.functions import pages_for, requeue_at
-from preempt_spec.policies.policy import Policy
 from preempt_spec.view import Place
 
 Pairs = tuple[tuple[int, int, int], ...]
@@ -299,20 +297,3 @@ class DiesOfAFullHost(Swapping):
         s = self.state
         unused = [b for b in range(s.host_extent(0)) if not s.host_used(0, b)]
         return super().swap_out(victim) if unused[pages_for(s.groups[0], s.request(victim).computed) - 1] >= 0 else 0
-
-
-class RecomputesWhatItSwapped(Swapping):
-    """Swaps, and computes everything again all the same when the request comes back."""
-
-    rule = "live/no-thrash"
-
-    @classmethod
-    def contract(cls, policy: Policy) -> Policy:
-        """Its promise: no more is computed again than delivered."""
-        return evolve(policy, tax=1)
-
-    def admit(self) -> None:
-        """From the first token on."""
-        for r in self.state.swapped:
-            self.state = change(self.state, r, computed=0)
-        super().admit()

@@ -44,7 +44,8 @@ def out_of_every_queue(s: View, e: Close) -> Iterator[str | None]:
         return
     for r in s.aborted:
         if r not in s.live():  # the id may be in use again
-            yield f"{r} was aborted and is still queued" if r in o.running or r in o.waiting else None
+            queued = any(r in (queue or ()) for queue in (o.running, o.waiting, o.swapped, o.loading))
+            yield f"{r} was aborted and is still queued" if queued else None
 
 
 @on(ABORT, Grant)
@@ -64,8 +65,8 @@ def fences_drain(s: View, e: Close) -> Iterator[str | None]:
 STATS = rule(
     "edge/stats",
     Kind.POLICY,
-    "The engine counts as many preemptions as there were; cached tokens are at most the prompt at first, and at most "
-    "what is known at a resume.",
+    "The engine counts as many preemptions as there were; 0 <= external <= cached tokens, at most the prompt at first, "
+    "and at most what is known at a resume.",
     since="1.0",
 )
 
@@ -87,7 +88,7 @@ def counts_what_was_cached(s: View, e: Close) -> Iterator[str | None]:
         r = s.request(told.request)
         most = len(r.tokens) if r.preempted else r.prompt
         start = s.plan.granted[told.request][0]
-        if told.tokens > most:
-            yield f"{told.request} counts {told.tokens} cached tokens of {most}"
+        if not 0 <= told.external <= told.tokens <= most:
+            yield f"{told.request} counts {told.tokens} cached tokens of {most}, {told.external} of them external"
         else:
             yield None if told.tokens <= start else f"{told.request} counts {told.tokens} cached and starts at {start}"

@@ -29,8 +29,8 @@ def within_the_stream(s: View, e: Grant) -> Iterator[str | None]:
         yield f"{e.request} is granted tokens up to {start + e.tokens}; {known} are known"
     elif e.drafts > e.tokens - 1:
         yield f"{e.request} is granted {e.tokens} tokens, {e.drafts} of them drafts: nothing to sample behind"
-    elif r.place is Place.RUNNING and e.drafts > r.drafts:
-        # vLLM pads the single token of an admission to the shape of a decode, with drafts that nobody proposed (0.33.0).
+    elif e.drafts > r.drafts and (r.place is Place.RUNNING or e.tokens - e.drafts > 1):
+        # But vLLM pads the single token of an admission to the shape of a decode, with drafts nobody proposed (0.33.0).
         yield f"{e.request} is granted {e.drafts} drafts; {r.drafts} were proposed"
     else:
         yield None

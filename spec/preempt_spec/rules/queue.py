@@ -55,9 +55,11 @@ def queues_partition(s: View, e: Close) -> Iterator[str | None]:
     if o.running is None or o.waiting is None:
         return
     queued = len(s.running) + len(s.waiting) + len(s.swapped)
+    swapped = s.swapped if o.swapped is None else o.swapped
     if (
         queued == len(s.live())
-        and [*(o.swapped or s.swapped)] == [*s.swapped]
+        and not o.loading
+        and [*swapped] == [*s.swapped]
         and [*o.running] == [*s.running]
         and [*o.waiting] == [*s.waiting]
     ):

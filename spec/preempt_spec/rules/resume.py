@@ -9,7 +9,7 @@ from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import hit_limit
 from preempt_spec.policies.policy import Publish as When
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import Place, View, with_holes
+from preempt_spec.view import Fate, Place, View, with_holes
 
 MESSAGE = rule(
     "resume/message",
@@ -112,9 +112,14 @@ def reads_own_prefix(s: View, e: Close) -> Iterator[str | None]:
 @on(PROVENANCE, Grant, "blocks")
 def carries_own_state(s: View, e: Grant) -> Iterator[str | None]:
     """A recurrent state is read before it is written: it must be the request's, after exactly its computed tokens."""
-    if any(group.kind == "recurrent" for group in s.groups) and s.request(e.request).place is Place.RUNNING:
-        start = grant_start(s, e)
-        yield None if s.carries(e.request, start) else f"the state of {e.request} is not that after {start} tokens"
+    r, start = s.request(e.request), grant_start(s, e)
+    goes_on = r.place is Place.RUNNING or (r.place is Place.WAITING and start == r.computed)
+    if goes_on and any(group.kind == "recurrent" for group in s.groups):
+        yield (
+            None
+            if s.carries(e.request, start, e.blocks)
+            else f"the state of {e.request} is not that after {start} tokens"
+        )
 
 
 @on(PROVENANCE, Shed, "blocks")
@@ -146,7 +151,8 @@ def not_before_its_commit(s: View, e: Publish) -> Iterator[str | None]:
     """Where pages become findable at commit, the frames that fill them came back."""
     if s.policy.publish is When.COMMIT:
         r = s.request(e.request)
-        flying = sum(f[e.request].tokens for f in s.frames.values() if e.request in f)
+        dues = (f[e.request] for f in s.frames.values() if e.request in f)
+        flying = sum(x.tokens for x in dues if x.fate is Fate.LIVE)
         ends = [(i + 1) * s.pages[e.group] for i, b in enumerate(r.tables[e.group]) if b in e.blocks]
         late = max(ends, default=0) > r.computed - flying
         yield f"{e.request} published pages up to {max(ends)} while frames still write them" if late else None

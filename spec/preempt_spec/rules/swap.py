@@ -56,7 +56,7 @@ def is_there(s: View, e: Grant) -> Iterator[str | None]:
     """Who resumes behind a load finds all of it."""
     if s.request(e.request).place is Place.LOADING:
         start = grant_start(s, e)
-        got = s.covered(e.request, start, start) if s.carries(e.request, start) else 0
+        got = s.covered(e.request, start, start) if s.carries(e.request, start, e.blocks) else 0
         yield None if got == start else f"{e.request} resumes at {start}; what was loaded holds its prefix up to {got}"
 
 

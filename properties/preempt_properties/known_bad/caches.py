@@ -1,0 +1,218 @@
+"""A host cache that is filled and read by copies which no frame waits for (bugs of kind F)."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from preempt_properties.known_bad.base import BadCache
+from preempt_properties.scenario import Scenario
+from preempt_spec import events as ev
+from preempt_spec.memory import Block
+from preempt_spec.view import Place
+
+BOTH = frozenset({"offload", "frames"})
+
+
+class PinsNothing(BadCache):
+    """Lets the blocks that a store still reads be handed out when their owner gives them up."""
+
+    rule = "swap/fence"
+    bug = "vllm #29870"
+
+    def pin(self, blocks: tuple[int, ...], after: int) -> None:
+        """Nothing."""
+
+
+class ResumesBeforeItsLoad(BadCache):
+    """Runs a request whose copies are still on their way."""
+
+    rule = "swap/fence"
+    bug = "sglang #31905"
+
+    def load(self, request: str) -> bool:
+        """Loaded as soon as it is asked for."""
+        began = super().load(request)
+        if began:
+            self.good[request] = self.state.request(request).computed
+        return began
+
+
+class LoadsIntoWhatIsStillWritten(BadCache):
+    """Gives the blocks of a victim or of a cancelled request to a load while a pass that writes them flies."""
+
+    rule = "swap/fence"
+    bug = "sglang #30899"
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """With many frames, for it takes a step from the preemption to the load."""
+        scenario = super().scene(scenario)
+        return evolve(scenario, config=evolve(scenario.config, frames=4))
+
+    def fences(self, request: str) -> int | None:
+        """None."""
+        return None
+
+    def holds_back(self, victim: str) -> bool:
+        """Never."""
+        return False
+
+
+class EvictsWhatIsStillCopied(BadCache):
+    """Makes room in a full host pool by giving up what a copy still fills or reads."""
+
+    rule = "swap/fence"
+
+    def pick_host(self, taken: int) -> int | None:
+        """If nothing is free, the block of a copy in flight."""
+        found = super().pick_host(taken)
+        busy = [b for moved in self.moving.values() for b in moved.host if self.state.host_used(0, b)]
+        if found is None and busy:
+            self._act(ev.Evict(busy[:1], len(self.state.plan.granted)))
+        return found
+
+
+class LiftsItsFencesAtOnce(BadCache):
+    """Frees fenced blocks with the next step, whatever still flies."""
+
+    rule = "swap/fence"
+    needs = BOTH
+
+    def begin(self) -> None:
+        """All fences fall."""
+        super().begin()
+        blocks = tuple(b for b, x in sorted(self.state.memory[0].blocks.items()) if x.fence is not None)
+        if blocks:
+            self._act(ev.Unfence(blocks))
+
+
+class NeverLiftsItsFences(BadCache):
+    """Waits for a frame with the blocks of a cancelled request, and does not notice when it is back."""
+
+    rule = "edge/abort"
+    bug = "sglang #40251"
+    needs = BOTH
+
+    def unfence(self, frame: int) -> tuple[ev.Act, ...]:
+        """Nothing."""
+        return ()
+
+
+class ResumesBehindAFailedLoad(BadCache):
+    """Counts what a load was to bring, whether it came or not."""
+
+    rule = "swap/round-trip"
+    bug = "transformers #43150"
+
+    def copy_done(self, copy: int, ok: bool) -> ev.CopyDone:
+        """It came."""
+        request = self.moving[copy].loads
+        done = super().copy_done(copy, ok)
+        if request in self.good:
+            self.good[request] = self.state.request(request).computed
+        return done
+
+
+class LoadsTheWrongPage(BadCache):
+    """Loads the pages of a prefix in the order in which the host stored them last."""
+
+    rule = "swap/round-trip"
+    bug = "LMCache #2158"
+
+    def _start(self, direction: str, blocks: tuple[tuple[int, int, int], ...], moving: object) -> None:
+        if direction == "in":
+            sources = [src for src, _, _ in blocks][::-1]
+            blocks = tuple((src, dst, g) for src, (_, dst, g) in zip(sources, blocks, strict=True))
+        super()._start(direction, blocks, moving)  # type: ignore[arg-type]
+
+
+class LoadsWhatIsStillStored(BadCache):
+    """Takes a page for stored as soon as its copy has begun."""
+
+    rule = "swap/host-pool"
+    bug = "sglang #33385"
+    needs = frozenset({"offload", "reset"})  # else the block that is still stored is found itself
+
+    def load(self, request: str) -> bool:
+        """What is under way counts."""
+        s = self.state
+        early = {
+            dst: Block(held)
+            for c, copy in s.copies.items()
+            for (_, dst, _), held in zip(copy.blocks, s.carried[c], strict=True)
+            if copy.direction == "out"
+        }
+        self.state = evolve(s, host=(s.host[0].having(early),))
+        return super().load(request)
+
+
+class OverwritesTheHostCache(BadCache):
+    """Fills the same host block again and again."""
+
+    rule = "swap/host-pool"
+    bug = "sglang #33547"
+
+    def pick_host(self, taken: int) -> int | None:
+        """The first ones."""
+        return taken if taken < self.state.host_extent(0) else None
+
+
+class HandsOutPinnedBlocks(BadCache):
+    """Reads its free list without looking at the pins of copies."""
+
+    rule = "pool/conserve"
+    bug = "LMDeploy #4700"
+
+    def pick_blocks(self, group: int, count: int, keep: tuple[int, ...]) -> tuple[int, ...]:
+        """Those first that only a pin holds."""
+        m, owned = self.state.memory[group], {b for r in self.state.requests.values() for b in r.tables[group]}
+        pinned = tuple(b for b, x in sorted(m.blocks.items()) if x.pins and b not in owned and b not in keep)
+        return (*pinned, *super().pick_blocks(group, count, keep))[:count]
+
+
+class QueuesWhoLoads(BadCache):
+    """Leaves a request that loads in the waiting queue."""
+
+    rule = "queue/one-place"
+    bug = "vllm-omni #3774"
+
+    def observe(self) -> ev.Observed:
+        """It stands there and among the loading."""
+        o = super().observe()
+        loading = tuple(r for r, x in self.state.requests.items() if x.place is Place.LOADING)
+        return evolve(o, loading=loading, waiting=(*(o.waiting or ()), *loading))
+
+
+class LosesWhoLoads(BadCache):
+    """Keeps a request that loads in no queue at all."""
+
+    rule = "queue/one-place"
+
+    def observe(self) -> ev.Observed:
+        """Nobody loads."""
+        return evolve(super().observe(), loading=())
+
+
+class LoadsTwice(BadCache):
+    """Asks for the same load again when the request is looked at the next time."""
+
+    rule = "queue/one-place"
+    bug = "vllm #53250"
+
+    def load(self, request: str) -> bool:
+        """Twice."""
+        began = super().load(request)
+        if began:
+            self._act(ev.Load(request, self.state.request(request).computed, ((),), len(self.state.plan.granted)))
+        return began
+
+
+class ForgetsWhoLoaded(BadCache):
+    """Never looks at the loads that are done: who was parked stays parked."""
+
+    rule = "live/progress"
+    bug = "vllm #45388"
+
+    def loaded(self, request: str) -> bool:
+        """Not yet."""
+        return False
