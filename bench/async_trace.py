@@ -208,7 +208,7 @@ class _Engine:
         r.table, r.computed, r.published = hit, start, len(hit)
         if start:
             self.s.hits.append(wire.Hit(r.id, start))
-        self.s.cached.append(wire.Hit(r.id, start))
+        self.s.cached.append(wire.Cached(r.id, start))
         if r.preempted:
             self.s.resumed.append(wire.Resumed(r.id, len(r.tokens)))
             r.preempted = False
@@ -282,5 +282,5 @@ class _Step:
         self.sent: list[wire.Sent] = []
         self.resumed: list[wire.Resumed] = []
         self.hits: list[wire.Hit] = []
-        self.cached: list[wire.Hit] = []
+        self.cached: list[wire.Cached] = []
         self.acts: list[wire.Act] = []

@@ -6,6 +6,7 @@ tokens, so that prefixes are shared beyond the prompt; a different context gets 
 nobody (the request was reset, or is over) is no token that anybody gets when the position is computed anew.
 
 Several frames may fly: a step is a decision, and behind it the oldest frames come back until one more may leave.
+Which drafts are accepted is made up, too, but never of those that an engine pads an admission with.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class _Drive:
                 return
             idle = not self.judge.shadow.live()
             yield from self._step([])
-            if idle:
+            if idle and not self.judge.shadow.frames:
                 return
         left = len(self.judge.shadow.live())
         raise HarnessError(f"{self.session.transport.name}: still {left} live after {limit} steps")
@@ -207,14 +208,19 @@ class _Drive:
                 yield from self._abort(request)
         if not isinstance(event, wire.Step):
             return
-        # An empty step has nothing to wait for but what flies.
-        while not self.dead and len(self.judge.shadow.frames) > (self._room if event.requests else 0):
+        while not self.dead and self._comes_back(event):
             yield from self._deliver()
 
-    @property
-    def _room(self) -> int:
-        """How many frames may fly while one more decision is made."""
-        return self.judge.shadow.limits.frames - 1
+    def _comes_back(self, step: wire.Step) -> bool:
+        """Whether the oldest frame that flies is delivered behind this step: there must be room for one more.
+
+        An empty step has nothing to wait for but what flies; unless somebody was only passed over, and goes on sooner.
+        """
+        frames = self.judge.shadow.frames
+        if not frames:
+            return False
+        idle = not step.requests and not any(isinstance(act, wire.Skip) for act in step.acts)
+        return idle or min(frames) <= step.frame - (self.judge.shadow.limits.frames - 1)
 
     def _deliver(self) -> Iterator[wire.Event]:
         """The oldest frame comes back, with what the worker sampled: for everybody, whoever is still interested."""

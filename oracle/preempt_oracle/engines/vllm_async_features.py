@@ -1,15 +1,20 @@
 """What a version of vLLM can do beyond one frame at a time: schedule ahead, draft, reset, pause, count.
 
-Runs in the engine's Python (standard library and vLLM only); `vllm_build` imports it, once it has set vLLM's
-environment. What a version lacks is not announced and refused when asked for.
+Runs in the engine's Python (standard library and vLLM only), and sets vLLM's environment: import it first. What a
+version lacks is not announced, and refused when asked for.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 from vllm.config import VllmConfig
 from vllm.sampling_params import SamplingParams
@@ -104,6 +109,12 @@ def pause(scheduler: Any, paused: bool) -> None:
     """As `pause` with mode `keep` does, and `resume`: nothing is scheduled, who runs keeps its blocks."""
     assert PauseState is not None
     scheduler.set_pause_state(PauseState.PAUSED_ALL if paused else PauseState.UNPAUSED)
+
+
+def paused(scheduler: Any) -> bool:
+    """Whether it is paused, as vLLM says."""
+    assert PauseState is not None
+    return bool(scheduler.pause_state != PauseState.UNPAUSED)
 
 
 def draft_tokens(names: list[str], counts: list[int]) -> Any:

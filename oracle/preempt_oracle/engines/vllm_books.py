@@ -28,6 +28,7 @@ class Books:
         (single,) = self.manager.coordinator.single_type_managers
         self.owned = single.req_to_blocks  # a defaultdict: read it with get(), or it grows
         self.small = len(self.pool.blocks) <= SMALL + 1
+        self.past = 0  # preemptions of requests that are over
 
     def free(self) -> int:
         """Free blocks as the pool counts them, evictable ones included."""
@@ -90,6 +91,22 @@ class Books:
             ]
         return record
 
+    def counted(self, admitted: list[str]) -> dict[str, Any]:
+        """vLLM's own counters: preemptions since the start, and tokens it counts as cached for who comes first.
+
+        Both are kept request by request; a preempted request's second prefill is not counted again.
+        """
+        requests = self.scheduler.requests
+        first = [(name, requests[name]) for name in admitted if name in requests]
+        return {
+            "preemptions": self.past + sum(request.num_preemptions for request in requests.values()),
+            "cached": [
+                [name, request.prefill_stats.num_cached_tokens]
+                for name, request in first
+                if request.prefill_stats is not None and not request.num_preemptions
+            ],
+        }
+
 
 def _check(scheduler: Any, verified: bool) -> None:
     """Check that every attribute read or wrapped is there. Raises `Unsupported` naming the first that is missing."""
@@ -109,6 +126,7 @@ def _check(scheduler: Any, verified: bool) -> None:
     if pool.null_block.block_id != 0:
         raise Unsupported(f"the null block is block {pool.null_block.block_id}, not 0")
     if verified:
-        require(scheduler, ("reset_prefix_cache",))
+        require(scheduler, ("reset_prefix_cache", "set_pause_state", "pause_state", "current_step", "num_spec_tokens"))
+        require(scheduler, ("num_lookahead_tokens", "update_draft_token_ids"))
         require(scheduler, ("kv_holding_waiting", "use_v2_model_runner", "scheduler_reserve_full_isl"))
         require(scheduler.kv_cache_manager, ("watermark_blocks",))

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 if TYPE_CHECKING:
+    from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines.child import Refused, Unsupported, require
+    from preempt_oracle.engines.vllm_async_features import accepted, takes
+    from preempt_oracle.engines.vllm_model import described, model_config
 else:
+    import vllm_async_features as features  # the first of these: it sets vLLM's environment
     from child import Refused, Unsupported, require
-
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    from vllm_async_features import accepted, takes
+    from vllm_model import described, model_config
 
 import torch
 import vllm.v1.core.kv_cache_utils as kv_cache_utils
@@ -40,15 +42,6 @@ try:
 except ImportError:  # before 0.12
     from vllm.utils import sha256
 
-if TYPE_CHECKING:
-    from preempt_oracle.engines import vllm_async_features as features
-    from preempt_oracle.engines.vllm_async_features import accepted, takes
-    from preempt_oracle.engines.vllm_model import model_config
-else:
-    import vllm_async_features as features
-    from vllm_async_features import accepted, takes
-    from vllm_model import model_config
-
 # Nobody reads a child's log, and a pipe nobody reads fills up; what matters is raised.
 logging.disable(logging.CRITICAL)
 
@@ -61,6 +54,8 @@ KNOWN = ("0.31.0", "0.33.0")
 OPTIONS = ("v2_runner", "outside_contract")
 POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
 _COUNTS = ("long_prefill", "watermark", "drafts", "host_blocks")  # settings that may be 0
+
+
 @dataclasses.dataclass(frozen=True)
 class Shape:
     """A configuration as the protocol gives it. Sizes in tokens, `blocks` and `watermark` in blocks."""
@@ -153,7 +148,15 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     # Several stages are several processes; none is ever started here.
     pipeline = {"pipeline_parallel_size": shape.stages, "distributed_executor_backend": "mp"}
     parallel = ParallelConfig(**(pipeline if shape.stages > 1 else {}))
-    more = {"speculative_config": features.speculation(shape.drafts, shape.frames > 1, model_config(shape.max_length), parallel)} if shape.drafts else {}
+    more = (
+        {
+            "speculative_config": features.speculation(
+                shape.drafts, shape.frames > 1, model_config(shape.max_length), parallel
+            )
+        }
+        if shape.drafts
+        else {}
+    )
     # DeviceConfig is explicit because the platform without CUDA is "unspecified" and would be refused.
     config = VllmConfig(
         device_config=DeviceConfig(device="cpu"),
@@ -233,7 +236,8 @@ def build(shape: Shape) -> Any:
 
 def _build(shape: Shape) -> Any:
     try:
-        config, grammars = _configs(shape)
+        with described():
+            config, grammars = _configs(shape)
         spec = _spec(shape)
     except ValueError as error:
         raise Refused(f"vLLM refuses to start: {_reason(error)}") from error
@@ -281,7 +285,6 @@ def _verify(scheduler: Any, shape: Shape) -> None:
     for name, value in found.items():
         if value != getattr(shape, name):
             raise Unsupported(f"vLLM {VERSION} turned {name} = {getattr(shape, name)!r} into {value!r}")
-
 
     if shape.drafts and scheduler.num_lookahead_tokens:
         raise Unsupported(f"vLLM {VERSION} reserves {scheduler.num_lookahead_tokens} slots for these drafts, not 0")

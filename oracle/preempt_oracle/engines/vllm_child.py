@@ -1,7 +1,9 @@
 """vLLM's v1 scheduler, the real one, behind the adapter protocol.
 
-Run by path in a Python that has vLLM and torch on its path: `python vllm_child.py`. Synchronous scheduling, one
-full-attention group, FCFS and PRIORITY. `vllm_build` makes the scheduler, `vllm_watch` looks into it, this file speaks.
+Run by path in a Python that has vLLM and torch on its path: `python vllm_child.py`. One full-attention group, FCFS and
+PRIORITY. One frame at a time is synchronous scheduling; two are `AsyncScheduler`, F > 2 are that with F - 1 pipeline
+stages and the V2 runner, as vLLM itself flies them. `vllm_build` makes the scheduler, `vllm_watch` looks into it,
+`vllm_async` keeps what flies, this file speaks.
 
 Checks of vLLM's front end that never reach the scheduler are mirrored in `add`, and say so. `start` and `sent` are read
 from `SchedulerOutput` alone, which is what a worker would get; block ids are vLLM's own.
@@ -20,14 +22,18 @@ if __name__ == "__main__":
     claim()  # before the imports below: vLLM prints while it is imported
 
 if TYPE_CHECKING:
+    from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines import vllm_build as build
     from preempt_oracle.engines.faults import inject
+    from preempt_oracle.engines.vllm_async import CADENCE, Flights
     from preempt_oracle.engines.vllm_books import Books
     from preempt_oracle.engines.vllm_faults import FAULTS
     from preempt_oracle.engines.vllm_watch import Watch
 else:
+    import vllm_async_features as features  # the first of these: it sets vLLM's environment
     import vllm_build as build
     from faults import inject
+    from vllm_async import CADENCE, Flights
     from vllm_books import Books
     from vllm_faults import FAULTS
     from vllm_watch import Watch
@@ -38,7 +44,6 @@ CAPABILITIES = (
     "chunked",
     "long_prefill",
     "priority",
-    "reset",
     "salt",
     "unchunked",
     "v2_runner",
@@ -65,12 +70,19 @@ OBSERVES = (
     "reject",
 )
 OBSERVES_SMALL = ("free-ids", "refs")
+#: What not every version can do.
+FEATURES = {
+    "frames": features.can_fly,
+    "drafts": features.can_draft,
+    "reset": features.can_reset,
+    "pause": features.can_pause,
+}
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 REASONS = {"FINISHED_LENGTH_CAPPED": "length", "FINISHED_STOPPED": "stop", "FINISHED_ABORTED": "abort"}
 
 
 class Vllm(Engine):
-    """One vLLM scheduler. `flying` is the frame that was dispatched and not yet delivered: there is at most one."""
+    """One vLLM scheduler, and the frames that were dispatched and not yet delivered."""
 
     watch: Watch | None = None
 
@@ -88,16 +100,19 @@ class Vllm(Engine):
         self.books = Books(scheduler, verified)
         self.watch = Watch(self.books, shape.page_size)
         self.frame = -1
-        self.flying: Any = None
+        self.flights = Flights(scheduler, shape.stages)
         self.told: set[str] = set()  # live requests the worker knows: told again in full, they resume
         assumes = [f"reject: checks of {MIRRORED}"]
         if not verified:
             assumes.append("unverified version")
         if shape.outside_contract:
             assumes.append("outside_contract: vLLM's refusal of a maximum length beyond the pool was passed over")
+        if shape.frames > 2:
+            assumes.append(f"frames: {shape.stages} pipeline stages and the V2 runner")
         limits = {**config, "whole_fit": build.whole_fit(scheduler)}
-        observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ())
-        return header("vllm", build.VERSION, limits, observes, CAPABILITIES, reserved=1, assumes=assumes)
+        observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ()) + (("stats",) if features.counts() else ())
+        can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())
+        return header("vllm", build.VERSION, limits, observes, can, reserved=1, assumes=assumes)
 
     def stop(self) -> None:
         """Drop the scheduler."""
@@ -114,7 +129,7 @@ class Vllm(Engine):
     def add(self, cmd: Command) -> Reply:
         """Hand a request to the scheduler as the front end would, or reject it as the front end would."""
         name, prompt, limit = cmd["request"], cmd["prompt"], cmd["max_tokens"]
-        if name in self.scheduler.requests or name in self._frame():
+        if name in self.scheduler.requests or self.flights.carries(name):
             # vLLM's front end makes every id unique, so reusing one that is alive is no workload it could get.
             raise Refused(f"request {name!r} is alive, or its last frame still flies")
         longest = self.shape.max_length
@@ -150,31 +165,45 @@ class Vllm(Engine):
         return {"event": "abort", "request": request, "blocks": [blocks], "observed": self.books.observed()}
 
     def control(self, cmd: Command) -> Reply:
-        """`reset`: empty the prefix cache, preempting whoever runs, as after a change of weights."""
-        if cmd["kind"] != "reset":
-            return super().control(cmd)
-        if self._frame():
-            raise Refused(f"synchronous scheduling: frame {self.frame} must be delivered before a reset")
+        """`reset`: empty the prefix cache, preempting whoever runs, as after a change of weights. `pause`, `resume`."""
+        kind, acts = cmd["kind"], []
         watch = self._watch()
-        watch.begin()
-        self.scheduler.reset_prefix_cache(reset_running_requests=True)
-        _, acts, _ = watch.take({})
-        return {"event": "control", "kind": "reset", "acts": acts}
+        if kind == "reset" and features.can_reset():
+            if self.shape.frames == 1 and len(self.flights):
+                raise Refused(f"synchronous scheduling: frame {self.frame} must be delivered before a reset")
+            watch.begin()
+            self.scheduler.reset_prefix_cache(reset_running_requests=True)
+            _, acts, _ = watch.take({})
+        elif kind in ("pause", "resume") and features.can_pause():
+            features.pause(self.scheduler, kind == "pause")
+        else:
+            return super().control(cmd)
+        return {"event": "control", "kind": kind, "acts": acts}
 
     def step(self) -> Reply:
         """One call of `schedule`."""
-        if self._frame():
-            # The engine core of a synchronous vLLM never schedules before the last frame's output is back.
-            raise Refused(f"synchronous scheduling: frame {self.frame} must be delivered first")
+        if len(self.flights) >= self.shape.frames:
+            # The engine core never schedules before there is room for one more batch.
+            raise Refused(f"{self.shape.frames} frames fly: one must be delivered first")
         watch = self._watch()
         watch.begin()
+        held_back = self.flights.held_back()
         output = self.scheduler.schedule()
         self.frame += 1
-        self.flying = output
+        self.flights.dispatch(self.frame, output)
         scheduled = output.num_scheduled_tokens
         grants, acts, deltas = watch.take(scheduled)
+        gone = {act["request"] for act in acts if act["act"] == "demote"}
+        skips = [
+            {"act": "skip", "request": name, "guard": CADENCE}
+            for name in held_back
+            if name not in scheduled and name not in gone
+        ]
         starts, sent, resumed = self._message(output)
         names = [grant.request for grant in grants]
+        observed = self.books.observed()
+        if features.counts():
+            observed |= self.books.counted([new.req_id for new in output.scheduled_new_reqs])
         reply: Reply = {
             "event": "step",
             "frame": self.frame,
@@ -184,8 +213,8 @@ class Vllm(Engine):
             "sent": sent,
             "resumed": resumed,
             "hits": [[grant.request, grant.hit] for grant in grants if grant.hit is not None],
-            "acts": acts,
-            "observed": self.books.observed(),
+            "acts": skips + acts,
+            "observed": observed,
         }
         # Without a start for each grant the whole field would be a guess; a request the worker is not told of has none.
         if all(name in starts for name in names):
@@ -226,30 +255,20 @@ class Vllm(Engine):
     def _why_empty(self, acts: list[dict[str, Any]]) -> str:
         if not self.scheduler.requests:
             return "idle"
+        if features.can_pause() and features.paused(self.scheduler):
+            return "paused"
         if any(act["act"] == "demote" for act in acts):
             return "everybody who could run was preempted, and nobody is admitted in a step that preempts"
         return "nothing could be admitted or grown"
 
     def deliver(self, cmd: Command) -> Reply:
-        """Hand the frame's sampled tokens to `update_from_output`."""
-        frame, names, tokens = cmd["frame"], cmd["requests"], cmd["tokens"]
-        if self.flying is None or frame != self.frame:
-            raise Refused(f"frame {frame} does not fly")
-        sampled: dict[str, list[int]] = {name: [] for name in self.flying.num_scheduled_tokens}
-        for name, some in zip(names, tokens, strict=True):
-            if name not in sampled:
-                raise Refused(f"frame {frame} has no grant of {name!r}")
-            sampled[name] = list(some)
-        gone = {name for name in names if name not in self.scheduler.requests}
+        """Hand the frame's sampled tokens to `update_from_output`, and what a drafter would propose behind them."""
+        names, tokens, proposed = cmd["requests"], cmd["tokens"], cmd.get("proposed")
         watch = self._watch()
         watch.finished.clear()
-        flying, self.flying = self.flying, None
-        outputs = self.scheduler.update_from_output(flying, build.runner_output(sampled))
-        emitted: dict[str, list[int]] = {}
-        for client in outputs.values():
-            for output in client.outputs:
-                emitted.setdefault(output.request_id, []).extend(output.new_token_ids)
-        extra = [name for name, some in emitted.items() if some and name not in names]
+        landed = self.flights.deliver(cmd["frame"], names, tokens)
+        names = [*names, *(name for name, some in landed.items() if some and name not in names)]
+        tokens = [*tokens, *([] for _ in range(len(names) - len(tokens)))]
         finished = []
         for name, status, blocks in watch.finished:
             reason = REASONS.get(status.name, status.name.removeprefix("FINISHED_").lower())
@@ -258,19 +277,21 @@ class Vllm(Engine):
         watch.finished.clear()
         reply: Reply = {
             "event": "deliver",
-            "frame": frame,
-            "requests": [*names, *extra],
-            "tokens": [*tokens, *([] for _ in extra)],
-            "emitted": [emitted.get(name, []) for name in [*names, *extra]],
+            "frame": cmd["frame"],
+            "requests": names,
+            "tokens": tokens,
+            "emitted": [landed[name] for name in names],
+            # What was sampled and left no trace in the request or in what the user sees was dropped.
+            "disposition": [
+                "delivered" if landed[name] or not some else "dropped" for name, some in zip(names, tokens, strict=True)
+            ],
+            "acts": watch.labels(),
             "finished": finished,
         }
-        if gone:
-            reply["disposition"] = ["dropped" if name in gone else "delivered" for name in reply["requests"]]
+        if proposed is not None and self.shape.frames == 1 and self.shape.drafts:
+            self.scheduler.update_draft_token_ids(features.draft_tokens(cmd["requests"], proposed))
+            reply["proposed"] = [*proposed, *([0] * (len(names) - len(proposed)))]
         return reply
-
-    def _frame(self) -> dict[str, int]:
-        """The grants of the frame that flies, by request; empty if none does."""
-        return self.flying.num_scheduled_tokens if self.flying is not None else {}
 
     def _watch(self) -> Watch:
         assert self.watch is not None, "commands come after a start"

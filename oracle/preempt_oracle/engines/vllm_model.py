@@ -1,6 +1,6 @@
 """The description of a model that exists nowhere: all that vLLM's scheduler needs to know of one.
 
-Runs in the engine's Python (standard library and vLLM only); `vllm_build` imports it, once it has set vLLM's
+Runs in the engine's Python (standard library and vLLM only), behind `vllm_async_features`, which sets vLLM's
 environment.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -57,15 +59,26 @@ def _model_info() -> Any:
     return registry._ModelInfo(**values)
 
 
-@lru_cache(maxsize=256)
-def model_config(max_length: int) -> Any:
-    """A model of this longest sequence."""
+@contextmanager
+def described() -> Iterator[None]:
+    """While vLLM reads configurations: as if there were a GPU, and the class of the model had been looked at.
+
+    Inspecting a model class imports its kernels, and the V2 runner wants a compiler of kernels; the scheduler neither.
+    """
+    from vllm.config import vllm as whole
     from vllm.model_executor.models import registry
 
-    info = _model_info()
-    # Inspecting a model class imports its kernels, which a machine without a GPU does not have.
-    found = (info, "OPTForCausalLM")
-    with mock.patch.object(type(registry.ModelRegistry), "inspect_model_cls", return_value=found):
-        return ModelConfig(
-            model=_model_folder().name, skip_tokenizer_init=True, dtype="float16", seed=0, max_model_len=max_length
-        )
+    found = (_model_info(), "OPTForCausalLM")
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(type(registry.ModelRegistry), "inspect_model_cls", return_value=found))
+        if hasattr(whole, "HAS_TRITON"):
+            stack.enter_context(mock.patch.object(whole, "HAS_TRITON", True))
+        yield
+
+
+@lru_cache(maxsize=256)
+def model_config(max_length: int) -> Any:
+    """A model of this longest sequence; to be asked for while it is `described`."""
+    return ModelConfig(
+        model=_model_folder().name, skip_tokenizer_init=True, dtype="float16", seed=0, max_model_len=max_length
+    )

@@ -143,6 +143,7 @@ class Watch:
         self.finished.append((request.request_id, request.status, taken[::-1]))
         self._hits.pop(request.request_id, None)
         self._reread(request.request_id)
+        self.books.past += getattr(request, "num_preemptions", 0)  # not in every version
         return answer
 
     def _free_blocks(self, original: Callable[..., Any], ordered_blocks: Iterable[Any]) -> Any:
@@ -216,6 +217,12 @@ class Watch:
         """A step begins: forget triggers and lookups of the one before."""
         self._short = None
         self._hits.clear()
+
+    def labels(self) -> list[Act]:
+        """Hashes published or withdrawn since the last call, outside of a decision; the rest waits for `take`."""
+        seen = [x for x in self.timeline if not isinstance(x, Grant) and x["act"] in ("publish", "withdraw")]
+        self.timeline = [x for x in self.timeline if isinstance(x, Grant) or x["act"] not in ("publish", "withdraw")]
+        return seen
 
     def take(self, scheduled: dict[str, int]) -> tuple[list[Grant], list[Act], list[list[Any]]]:
         """Everything since the last call: standing grants in real order, acts, and block deltas.

@@ -6,6 +6,8 @@ answer is False and the clauses themselves say what is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from preempt_oracle.monitor.counts import Counts, Ledger
 from preempt_oracle.monitor.growth import Grown, all_grow, growing_as_told
 from preempt_oracle.monitor.shadow import Shadow
@@ -45,7 +47,9 @@ class Books:
             return False
         if not self._observed(e.observed, s.memory[0].nfree):
             return False
-        if not all(s.holds_page(g, b) for g, b in plan.published) or not self._cached(e.observed.cached or ()):
+        if plan.published and not self._written(plan.published):
+            return False
+        if e.observed.cached and not self._cached(e.observed.cached):
             return False
         for v in plan.demoted:
             if v in s.requests and s.requests[v].place is Place.LIMBO:
@@ -68,13 +72,31 @@ class Books:
         """Whether the price of preemption is to be looked at."""
         return self.s.policy.tax is not None and self.s.recomputed > 0
 
-    def _cached(self, cached: tuple[wire.Hit, ...]) -> bool:
+    def _written(self, published: Sequence[tuple[int, int]]) -> bool:
+        """Whether blocks are what they were published as.
+
+        What a running request attends holds its tokens as far as it is: that was looked at just now, or is known.
+        """
+        s, m = self.s, self.s.memory[0]
+        owners, what, page = m.owner, m.published, m.page
+        for g, b in published:
+            r, findable = owners[b], what.get(b)
+            if r is not None and findable is not None and r.place is Place.RUNNING and not r.suspect:
+                tokens, _, end = findable
+                table, at = r.tables[0], end // page - 1
+                if r.tokens is tokens and end <= r.computed and at < len(table) and table[at] == b:
+                    continue
+            if not s.holds_page(g, b):
+                return False
+        return True
+
+    def _cached(self, cached: tuple[wire.Cached, ...]) -> bool:
         s, plan = self.s, self.s.plan
         for told in cached:
             if told.request in plan.admitted:
                 r = s.requests[told.request]
                 most = len(r.tokens) if r.preempted else r.prompt
-                if told.tokens > min(most, plan.granted[told.request][0]):
+                if not 0 <= told.external <= told.tokens <= min(most, plan.granted[told.request][0]):
                     return False
         return True
 

@@ -119,10 +119,9 @@ def release(s: Shadow, r: Req, until: int | None, kept: int) -> None:
         table = r.tables[g]
         if HOLE in table:
             table = [b for b in table if b != HOLE]
-        alone = [b for b in table if m.holders(b) == 1] if until is not None else ()
         m.give_all(table, r)
-        for b in alone:
-            m.fence(b, until or 0)
+        for b in table if until is not None else ():
+            m.fence(b, max(until or 0, m.fences.get(b, 0)))
         r.tables[g] = []
     r.apart = None
     r.base = r.noted = kept
@@ -238,14 +237,13 @@ def publish(s: Shadow, m: ev.Publish | wire.Publish) -> None:
     for b in m.blocks:
         end = (table.index(b) + 1) * memory.page if b in table else 0
         memory.published[b] = (r.tokens, r.salt, end) if 0 < end <= len(r.tokens) else None
-        s.plan.published += ((m.group, b),)
+    s.plan.published += tuple([(m.group, b) for b in m.blocks])
 
 
 def withdraw(s: Shadow, m: ev.Withdraw | wire.Withdraw) -> None:
     """Blocks are not findable any more."""
     published = s.memory[m.group].published
-    for b in m.blocks:
-        published.pop(b, None)
+    published.update(dict.fromkeys(m.blocks))
     if s.plan.published:
         s.plan.published = tuple([p for p in s.plan.published if p[0] != m.group or p[1] not in m.blocks])
 

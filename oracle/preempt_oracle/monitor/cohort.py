@@ -17,7 +17,7 @@ from preempt_oracle.monitor.counts import Active, Ledger, counts
 from preempt_oracle.monitor.flight import Flight
 from preempt_oracle.monitor.flying import tighten
 from preempt_oracle.monitor.growth import grow
-from preempt_oracle.monitor.labels import apply, proved
+from preempt_oracle.monitor.labels import Labels, proved
 from preempt_oracle.monitor.mixed import Mixed
 from preempt_oracle.monitor.plan import Plan
 from preempt_oracle.monitor.request import Req
@@ -28,6 +28,8 @@ from preempt_spec import events as ev
 from preempt_spec.rules import Violation
 from preempt_spec.system import admissible, judge
 from preempt_spec.view import Fate
+
+_NO_LABELS: tuple[int, int, Labels] = (0, 0, {})
 
 
 class Cohort:
@@ -88,7 +90,7 @@ class Cohort:
         s, n, k = self.s, self.ledger, len(e.requests)
         if not k or k > s.limits.budget or s.plan.published:
             return None
-        found = proved(s, e.acts) if e.acts else (0, 0)
+        found = proved(s, e.acts) if e.acts else _NO_LABELS
         if found is None:
             return None
         grown = self.books.quiet(e)
@@ -97,9 +99,9 @@ class Cohort:
         if grown:
             grow(s, grown)
         if e.acts:
-            apply(s, e.acts)
             n.publishes += found[0]
             n.published += found[1]
+            s.memory[0].published.update(found[2])
         s.last_frame = e.frame
         if len(s.plan.__dict__) > 3:  # what happened between the steps was noted in it
             s.plan = Plan(e.frame, ())

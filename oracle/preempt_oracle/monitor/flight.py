@@ -70,9 +70,9 @@ class Flight(Mapping[str, Due]):
 
     def fated(self, request: str, fate: Fate) -> None:
         """What becomes of the request's output is fixed, unless it is that of an earlier request of the same id."""
-        if request in self.ids and self[request].fate is not Fate.GONE:
-            self.own[request] = evolve(self[request], fate=fate)
-            self.fast = self.fast and fate in (Fate.LIVE, Fate.DELIVER)
+        if request in self.ids and (due := self[request]).fate is not Fate.GONE:
+            self.own[request] = Due(due.tokens, due.position, due.outputs, due.after, fate)
+            self.fast = self.fast and fate is Fate.DELIVER
 
     def shift(self, request: str, fate: Fate, back: int) -> None:
         """The request's outputs of this fate stand further in front, as drafts before them were rejected."""

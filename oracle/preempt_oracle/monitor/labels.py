@@ -9,54 +9,48 @@ from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 from preempt_spec.policies.policy import Publish
 
+#: Per block: the stream and the length whose page it is findable as; None: it is not.
+Labels = dict[int, tuple[list[int], str, int] | None]
 
-def proved(s: Shadow, acts: Sequence[wire.Act]) -> tuple[int, int] | None:
-    """How many acts publish, and how many pages are findable anew behind all of them.
 
-    None unless all clauses hold in a step of plain grants.
+def proved(s: Shadow, acts: Sequence[wire.Act]) -> tuple[int, int, Labels] | None:
+    """How many acts publish, how many pages become findable, and what all blocks are findable as behind them.
 
-    A page of a member is what it is published as if its tokens are known and the member is past it, or gets past it in
-    this very step: its slots are its own, and were looked at. Its block stays its own, as nobody is preempted.
+    None unless all clauses hold in a step of plain grants. A page of a member is what it is published as if its tokens
+    are known and the member is past it, or gets past it in this very step: its slots are its own, and were looked at.
+    Its block stays its own, as nobody is preempted.
     """
     if s.policy.publish is not Publish.SCHEDULE:
         return None
     m, requests = s.memory[0], s.requests
-    page, total, now = m.page, m.total, s.clock + 1
-    published: list[int] = []
-    publishing = 0
+    page, total, refs, now = m.page, m.total, m.refs, s.clock + 1
+    found: Labels = {}
+    publishing = pages = 0
     for act in acts:
+        if act.group if type(act) is wire.Publish or type(act) is wire.Withdraw else True:
+            return None
         if type(act) is wire.Publish:
             r = requests.get(act.request)
-            if r is None or not r.steady or act.group:
+            if r is None or not r.steady:
                 return None
-            table, upto = r.tables[0], min(len(r.tokens), r.base + now)
+            table, tokens = r.tables[0], r.tokens
+            upto = min(len(tokens), r.base + now)
             for b in act.blocks:
-                if b not in table or (table.index(b) + 1) * page > upto:
+                at = upto // page - 1  # most likely the page that was filled last
+                if at < 0 or at >= len(table) or table[at] != b or refs[b] != 1:
+                    if b not in table or (at := table.index(b)) * page + page > upto:
+                        return None
+                if found.get(b) is not None:
                     return None
-            published += act.blocks
+                found[b] = (tokens, r.salt, at * page + page)
             publishing += 1
-        elif type(act) is wire.Withdraw and not act.group:
-            if act.blocks and max(act.blocks) >= total:
-                return None
-            if published:
-                published = [b for b in published if b not in act.blocks]
-        else:
-            return None
-    return publishing, len(published)
-
-
-def apply(s: Shadow, acts: Sequence[wire.Act]) -> None:
-    """Make what was proved so."""
-    m = s.memory[0]
-    for act in acts:
-        if type(act) is wire.Publish:
-            r = s.requests[act.request]
-            table = r.tables[0]
-            for b in act.blocks:
-                m.published[b] = (r.tokens, r.salt, (table.index(b) + 1) * m.page)
+            pages += len(act.blocks)
         elif type(act) is wire.Withdraw:
             for b in act.blocks:
-                m.published.pop(b, None)
+                if b >= total or found.get(b) is not None:
+                    return None
+                found[b] = None
+    return publishing, pages, found
 
 
 def labels(acts: Sequence[wire.Act], at: int) -> Sequence[wire.Publish | wire.Withdraw]:
@@ -83,13 +77,9 @@ def commute(s: Shadow, e: wire.Step, acts: Iterable[wire.Act], new: Mapping[str,
             r = s.requests.get(act.request)
             if r is None:
                 return False
-            table, fresh = r.tables[0], new.get(act.request, ())
-            for b in act.blocks:
-                if b in fresh:
-                    if act.request not in e.requests[: act.after]:
-                        return False  # it is told before the grant that brings it
-                elif b not in table:
-                    return False
+            rest = {*act.blocks}.difference(r.tables[0])
+            if rest and not (rest <= {*new.get(act.request, ())} and act.request in e.requests[: act.after]):
+                return False  # not its own, or told before the grant that brings it
         elif type(act) is not wire.Withdraw or act.group or max(act.blocks, default=0) >= m.total:
             return False
     return True

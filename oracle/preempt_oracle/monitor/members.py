@@ -48,8 +48,9 @@ class Members:
     def settle(self, r: Req) -> None:
         """Note the KV writes of a steady request up to now."""
         now = r.base + self.clock
-        self.write(r, r.noted, now)
-        r.noted = now
+        if r.noted != now:
+            self.write(r, r.noted, now)
+            r.noted = now
 
     def write(self, r: Req, start: int, end: int) -> None:
         """KV of positions [start, end) is written for r's prefix."""

@@ -61,10 +61,9 @@ class Mixed:
         victims: set[str] = set()
         if e.acts:
             for a in e.acts:
-                kind = type(a)
-                if kind is wire.Demote:
+                if type(a) is wire.Demote:
                     victims.add(a.request)
-                elif kind in _APART or (kind is wire.Requeue and a.request not in victims):
+                elif type(a) in _APART or (type(a) is wire.Requeue and a.request not in victims):
                     return None  # somebody is requeued who was not preempted here: not in the columns' terms
             k -= len(victims)
             if victims == {*kept[k:]}:  # the last ones, as a rule
@@ -150,7 +149,7 @@ class Mixed:
             r = e.requests[i]
             at, hit = None if start is None else start[i], self._hits.get(r)
             blocks = self._grown.pop(r, ())
-            if not at and not hit and blocks and self.plain.admission(r, e.tokens[i], blocks):
+            if (at is None or at == (hit or 0)) and blocks and self.plain.admission(r, e.tokens[i], blocks, hit or 0):
                 if self._full is not None and r in self._full:
                     s.requests[r].apart = None
                     self._told.append((s.requests[r], 0))

@@ -6,11 +6,11 @@ whether anything is wrong. What the policy leaves to choose is asked of the poli
 
 from __future__ import annotations
 
-from preempt_oracle.monitor.change import demote, enter, give_back, requeue
+from preempt_oracle.monitor.change import demote, enter, give_back, own, requeue
 from preempt_oracle.monitor.counts import Ledger
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
-from preempt_spec.policies.functions import blocks_for, growth, next_admitted, oversize, requeue_at, victim
+from preempt_spec.policies.functions import blocks_for, growth, hit_limit, next_admitted, oversize, requeue_at, victim
 from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize
 from preempt_spec.view import Place
 
@@ -69,8 +69,8 @@ class Plain:
         requeue(s, again)
         return True
 
-    def admission(self, request: str, tokens: int, blocks: tuple[int, ...]) -> bool:
-        """The first that waits is admitted from its first token on, with blocks of its own."""
+    def admission(self, request: str, tokens: int, blocks: tuple[int, ...], hit: int) -> bool:
+        """The first that waits is admitted behind a hit of whole pages, if any, with blocks of its own behind it."""
         s, n, plan, m, limits = self.s, self.n, self.s.plan, self.s.memory[0], self.s.limits
         r = s.requests.get(request)
         if r is None or r.place is not Place.WAITING or s.odd or r.tables[0] or r.base:
@@ -79,13 +79,20 @@ class Plain:
             return False
         if plan.skipped or request in plan.demoted or (self._closed and plan.demoted):
             return False
-        known = len(r.tokens)
-        if not 0 < tokens <= min(known, len(blocks) * m.page, limits.budget - plan.spent):
+        known, end, shared = len(r.tokens), hit + tokens, hit // m.page
+        if tokens < 1 or end > min(known, len(blocks) * m.page) or tokens > limits.budget - plan.spent:
             return False
-        if len(s.running) >= limits.max_running or (tokens < known and not limits.chunked):
+        if len(s.running) >= limits.max_running or (end < known and not limits.chunked):
             return False
-        lack = blocks_for(known, m.page) if limits.whole_fit else len(blocks)
-        if lack + (limits.watermark if s.running else 0) > m.nfree or not m.fresh(blocks):
+        lack = (blocks_for(known, m.page) if limits.whole_fit else len(blocks)) - shared
+        if hit:
+            if hit % m.page or hit > hit_limit(s, request) or len(set(blocks)) < len(blocks):
+                return False
+            if min(blocks) < m.reserved or max(blocks) >= m.total or not s.resident(request, hit, (blocks,)):
+                return False
+            lack += sum([m.is_free(b) for b in blocks[:shared]])
+        fresh = blocks[shared:]
+        if not fresh or lack + (limits.watermark if s.running else 0) > m.nfree or not m.fresh(fresh):
             return False
         if self._sized and oversize(s, r):
             return False
@@ -94,8 +101,11 @@ class Plain:
         n.admitted += 1
         n.sized += self._sized
         n.uncached += self._uncached
-        r.split()
-        m.hand_out(blocks, r)
-        r.tables[0].extend(blocks)
-        enter(s, r, 0, tokens)
+        if hit:
+            own(s, r, (blocks,), hit)
+        else:
+            r.split()
+            m.hand_out(blocks, r)
+            r.tables[0].extend(blocks)
+        enter(s, r, hit, tokens)
         return True

@@ -142,14 +142,13 @@ class Shadow(Members):
                         return p
         return upto
 
-    def carries(self, request: str, start: int) -> bool:
-        """Whether the state of every recurrent group is this request's after `start` tokens."""
+    def carries(self, request: str, start: int, joining: Sequence[Sequence[int]]) -> bool:
+        """Whether the state of every recurrent group, with blocks joining, is this request's after `start` tokens."""
         r = self.requests[request]
-        for m, table in zip(self.memory, r.tables, strict=True):
+        for m, table, new in zip(self.memory, r.tables, joining, strict=True):
             if start and m.kind == "recurrent":
-                if not table or table[-1] == HOLE:
-                    return False
-                if not m.holds(table[-1], r.tokens, r.salt, start - 1, start):
+                last = new[-1] if new else table[-1] if table else HOLE
+                if last == HOLE or not m.holds(last, r.tokens, r.salt, start - 1, start):
                     return False
         return True
 

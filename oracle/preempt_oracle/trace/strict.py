@@ -16,6 +16,7 @@ decides.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from operator import attrgetter, ne
 from typing import Final, get_args
 
@@ -98,7 +99,8 @@ def _observed_keys(observed: Observed) -> int:
 
 def _act_keys(act: Act) -> int:
     read, defaults = _ACTS[type(act)]
-    return 1 + sum(map(ne, read(act), defaults))  # its kind, and what is not at its default
+    unusual: Iterator[bool] = map(ne, read(act), defaults)
+    return 1 + sum(unusual)  # its kind, and what is not at its default
 
 
 def _deliver_keys(deliver: Deliver) -> int:

@@ -137,7 +137,8 @@ class Structure:
                 for block in act.blocks:
                     self._in_tier(f"acts[{i}]", block, "host", act.group)
             elif isinstance(act, _LABELS):
-                self._blocks(f"acts[{i}]", act.group, act.blocks)
+                if act.group >= self._groups or (act.blocks and max(act.blocks) >= self._device[act.group]):
+                    self._blocks(f"acts[{i}]", act.group, act.blocks)
         self.preemptions += preemptions  # only now: a refused event counts for nothing
 
     def _copy(self, where: str, direction: str, blocks: tuple[tuple[int, int, int], ...]) -> None:
@@ -166,7 +167,8 @@ class Structure:
             raise Fault("observed.host_free", f"{len(observed.host_free)} counts for {self._groups} groups")
         if observed.refs:
             for i, refs in enumerate(observed.refs):
-                self._blocks(f"observed.refs[{i}]", refs.group, (refs.block,))
+                if refs.group >= self._groups or refs.block >= self._device[refs.group]:
+                    self._blocks(f"observed.refs[{i}]", refs.group, (refs.block,))
 
     def _per_group(self, where: str, blocks: tuple[tuple[int, ...], ...] | None) -> None:
         if not blocks:  # not read, or none in any group

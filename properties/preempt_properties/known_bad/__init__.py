@@ -15,6 +15,7 @@ from preempt_properties.known_bad import (
     provenance,
     queues,
     reset,
+    returns,
     stream,
     swaps,
     victims,
@@ -33,6 +34,7 @@ _MODULES = (
     drafts,
     swaps,
     caches,
+    returns,
     liveness,
     edges,
 )

@@ -55,23 +55,8 @@ class LetsEqualsChaseEachOther(OneByOne):
     policies = ("vllm-priority",)
 
 
-class WaitsForATransferForEver(OneByOne):
-    """Passes over the head of its running queue, for a transfer that was done long ago: the others take turns."""
-
-    rule = "live/no-thrash"
-    also = frozenset({"live/progress"})  # if the others wait instead of taking turns
-    bug = "inference-sim #529"
-    policies = MIXED
-
-    def serve_running(self) -> None:
-        """Not the first of several."""
-        if len(self.state.running) > 1:
-            self._act(ev.Skip(self.state.running[0], "waits for a transfer"))
-        super().serve_running()
-
-
 class PreemptsForFairness(KnownBad):
-    """Preempts somebody in every step in which somebody waits, and computes more than it delivers."""
+    """Preempts all but the head whenever somebody waits, and computes more than it delivers."""
 
     rule = "live/no-thrash"
     also = frozenset({"live/progress"})  # if nobody gets anywhere
@@ -84,11 +69,9 @@ class PreemptsForFairness(KnownBad):
         return evolve(policy, causes=policy.causes | {"starvation"}, tax=1)
 
     def serve_running(self) -> None:
-        """The last one first."""
-        s = self.state
-        if s.waiting and len(s.running) > 1:
-            victim = s.running[-1]
-            self._act(ev.Demote(victim, 0, "starvation", s.waiting[:1]))
+        """All but the head, the last one first."""
+        for victim in self.state.running[:0:-1] if self.state.waiting else ():
+            self._act(ev.Demote(victim, 0, "starvation", self.state.waiting[:1]))
             self.release(victim)
             self.requeue(victim)
         super().serve_running()

@@ -125,6 +125,7 @@ class HitsWithoutACache(KnownBad):
 
     rule = "resume/hit"
     bug = "vllm #18631"
+    policies = (*MIXED, "vidur-vllm", "vllm-v0-swap")  # nano-vllm always caches
 
     def grant(self, request: str, tokens: int, hit: int = 0, blocks: tuple[tuple[int, ...], ...] = ()) -> None:
         """The last of several tokens of an admission is granted, as if the others were there."""
@@ -271,13 +272,38 @@ class PublishesTheBlocksOfOthers(KnownBad):
         super().publish_full_pages()
 
 
-class PublishesWhatStillFlies(KnownBad):
-    """Promises to publish a page when the pass that fills it came back, and publishes it when it is planned."""
+class Committing(KnownBad):
+    """Makes a page findable once the passes that filled it came back. Nothing is wrong."""
 
-    rule = "resume/publish"
-    bug = "vllm #29387"
+    policies = CACHING
 
     @classmethod
     def contract(cls, policy: Policy) -> Policy:
         """At commit."""
         return evolve(policy, publish=Publish.COMMIT)
+
+    def written(self, request: str) -> int:
+        """Tokens of a request that no flying frame, and not this one, still writes."""
+        flying = sum(due[request].tokens for due in self.state.frames.values() if request in due)
+        return self.state.request(request).computed - flying
+
+    def publish_full_pages(self) -> None:
+        """Of everybody who runs."""
+        for r in self.state.running if self.state.limits.caching else ():
+            for g, m in enumerate(self.state.memory):
+                table = self.state.request(r).tables[g][: max(self.written(r), 0) // m.page]
+                full = tuple(b for b in table if m.block(b).published is None)
+                if full:
+                    self._act(ev.Publish(r, full, len(self.state.plan.granted), g))
+
+
+class PublishesWhatStillFlies(Committing):
+    """Counts what was planned for written: a page is found before the pass that fills it is back."""
+
+    rule = "resume/publish"
+    bug = "vllm #29387"
+
+    def written(self, request: str) -> int:
+        """This step's grant, too."""
+        start, tokens = self.state.plan.granted.get(request, (0, 0))
+        return min(start + tokens, len(self.state.request(request).tokens))
