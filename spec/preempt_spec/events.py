@@ -351,7 +351,11 @@ class CopyStart:
 
 @frozen
 class CopyDone:
-    """A copy ended. Not `ok`: nothing can be said of what its destinations hold."""
+    """A copy ended. Not `ok`: nothing can be said of what its destinations hold.
+
+    A copy that the worker finishes before it runs some frame (a flush decided behind its start) is told done before
+    that frame's step, and not again when the worker reports it.
+    """
 
     copy: int
     ok: bool = True

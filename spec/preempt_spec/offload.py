@@ -16,7 +16,7 @@ from attrs import frozen
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.memory import Prefix, is_page
-from preempt_spec.policies.functions import blocks_for, hit_limit
+from preempt_spec.policies.functions import blocks_for, hit_limit, requeue_at
 from preempt_spec.policies.policy import Memory, Policy
 from preempt_spec.reference import Reference
 from preempt_spec.view import Place
@@ -24,12 +24,11 @@ from preempt_spec.view import Place
 
 @frozen
 class Moving:
-    """A copy in flight: the device blocks it pins, the host blocks it uses, and, of a load, for whom and from where."""
+    """A copy in flight: device blocks it pins, host blocks it uses; of a load, for whom."""
 
     device: tuple[int, ...]
     host: tuple[int, ...]
     loads: str = ""
-    hit: int = 0
 
 
 class Offloading(Reference):
@@ -41,7 +40,8 @@ class Offloading(Reference):
         self.started: list[ev.CopyStart] = []
         self.copied = 0
         self.loaders: dict[str, int] = {}  # who loads -> its copy
-        self.good: dict[str, int] = {}  # who has loaded -> tokens that are there
+        self.good: list[str] = []  # who has loaded
+        self.failed: list[str] = []  # whose load failed
 
     # -- what the world asks -----------------------------------------------------------------------------------------
 
@@ -57,17 +57,20 @@ class Offloading(Reference):
         moved = self.moving.pop(copy)
         done = ev.CopyDone(copy, ok)
         self._do(done)
-        self.owing.append(ev.Unpin(moved.device))
+        if moved.device:
+            self.owing.append(ev.Unpin(moved.device))
         if not moved.loads and not ok:
             self.owing.append(ev.Evict(moved.host))
         if self.loaders.get(moved.loads) == copy:
-            self.good[moved.loads] = self.state.request(moved.loads).computed if ok else moved.hit
+            del self.loaders[moved.loads]
+            (self.good if ok else self.failed).append(moved.loads)
         return done
 
     def abort(self, request: str) -> ev.Abort:
-        """Who loads and is cancelled gives its blocks up; the copy's pins keep them until it is done."""
+        """Who loads and is cancelled gives its blocks up; what a copy fills is free when it is done."""
         self.loaders.pop(request, None)
-        self.good.pop(request, None)
+        self.good = [r for r in self.good if r != request]
+        self.failed = [r for r in self.failed if r != request]
         return super().abort(request)
 
     # -- storing -----------------------------------------------------------------------------------------------------
@@ -113,14 +116,16 @@ class Offloading(Reference):
 
     def admit(self) -> None:
         """Who has loaded goes on first; then, from the head of the queue, who can load begins to, others start."""
-        for r, computed in [*self.good.items()]:
-            if self.loaded(r):
-                lack = len(self.state.request(r).tokens) - computed
-                tokens = min(lack, self.state.limits.budget - self.state.plan.spent)
-                if tokens < 1 or not self.may_admit(r, tokens, 0, ((),)):
-                    break
-                del self.good[r], self.loaders[r]
-                self.go_on(r, computed, tokens)
+        for r in self.failed:
+            self.give_up(r)
+        self.failed = []
+        for r in [*self.good]:
+            computed = self.state.request(r).computed
+            tokens = min(len(self.state.request(r).tokens) - computed, self.state.limits.budget - self.state.plan.spent)
+            if tokens < 1 or not self.may_admit(r, tokens, 0, ((),)):
+                break
+            self.good.remove(r)
+            self.go_on(r, computed, tokens)
         while (head := self.next_waiting()) is not None and self.load(head):
             pass
         super().admit()
@@ -136,9 +141,12 @@ class Offloading(Reference):
         roomy = not loading or lack + idle + owed <= self.free(0)
         return roomy and super().may_admit(request, tokens, hit, blocks)
 
-    def loaded(self, request: str) -> bool:
-        """Whether a request that loads can go on."""
-        return request in self.good
+    def give_up(self, request: str) -> None:
+        """Nothing can be told of what a failed load brought: the request waits again, without it."""
+        after = len(self.state.plan.granted)
+        self._act(ev.Release(request, after, self.owned(request), None, 0, 0))
+        known, at = len(self.state.request(request).tokens), requeue_at(self.state, request)
+        self._act(ev.Requeue(request, after, "waiting", at, known))
 
     def go_on(self, request: str, computed: int, tokens: int) -> None:
         """A loaded request runs, from what is there."""
@@ -169,10 +177,9 @@ class Offloading(Reference):
         self.withdraw(0, fresh)
         after = len(s.plan.granted)
         self._act(ev.Load(request, end, ((*blocks[0], *fresh),), after, hit))
-        self.pin(fresh, after)
         self.loaders[request] = self.copied
         pairs = tuple((src, dst, 0) for src, dst in zip(sources, fresh, strict=True))
-        self._start("in", pairs, Moving(fresh, tuple(sources), request, hit))
+        self._start("in", pairs, Moving((), tuple(sources), request))
         return True
 
 

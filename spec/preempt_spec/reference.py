@@ -20,7 +20,9 @@ from preempt_spec import micro as mi
 from preempt_spec.delivery import appended
 from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
+    blocks_at_once,
     fenced,
+    held_back,
     hit_limit,
     next_admitted,
     oversize,
@@ -140,6 +142,8 @@ class Reference(Record):
             self.make_room(r)
             if self.state.request(r).place is Place.RUNNING and self.fits(r):
                 self.grant(r, tokens)
+            elif self.state.request(r).place is Place.RUNNING and held_back(self.state):
+                return
 
     def visits(self) -> tuple[str, ...]:
         """Whom to look at, in which order."""
@@ -282,12 +286,14 @@ class Reference(Record):
             return False
         if not slot_free(s):
             return False
-        end = len(s.request(request).tokens) if s.limits.whole_fit else max(hit, s.request(request).computed) + tokens
+        first = max(hit, s.request(request).computed) + tokens
+        end = len(s.request(request).tokens) if s.limits.whole_fit else first
         mark = s.limits.watermark if s.running else 0
         had = s.request(request).tables
         for g, group in enumerate(s.groups):
             idle = sum(s.is_free(g, b) for b in blocks[g])
-            if pages_for(group, end) - len(had[g]) - len(blocks[g]) + idle + mark > self.free(g):
+            need = max(blocks_at_once(group, end), pages_for(group, first))
+            if need - len(had[g]) - len(blocks[g]) + idle + mark > self.free(g):
                 return False
         return True
 

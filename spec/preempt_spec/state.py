@@ -137,7 +137,15 @@ class State:
         """Blocks that may be handed out."""
         m = self.memory[group]
         fenced = {b for b, block in m.blocks.items() if block.fence is not None}
-        return set(range(m.reserved, m.total)) - self._holders(group).keys() - fenced
+        return set(range(m.reserved, m.total)) - self._holders(group).keys() - fenced - self._filled(group)
+
+    def _filled(self, group: int) -> set[int]:
+        unordered = (c for c in self.copies.values() if c.direction == "in" and c.before is None)
+        return {dst for c in unordered for _, dst, g in c.blocks if g == group}
+
+    def arriving(self, group: int, block: int) -> bool:
+        """Whether an unordered copy in flight fills this block: it is then not free, whoever owns it."""
+        return block in self._filled(group)
 
     def loosed(self, group: int, block: int) -> int | None:
         """The frame that may still write this block for a request which gave it up while that frame flew."""
@@ -172,7 +180,9 @@ class State:
         for r in self.requests.values():
             if block in r.tables[group]:
                 return r.id
-        return "a pin" if m.block(block).pins else "a fence" if m.block(block).fence is not None else "nobody"
+        if m.block(block).pins:
+            return "a pin"
+        return "a fence" if m.block(block).fence is not None else "a copy" if self.arriving(group, block) else "nobody"
 
     def covered(self, request: str, start: int, upto: int) -> int:
         """How far a pass over [start, upto) finds this request's prefix in every slot it attends, in every group."""
@@ -248,12 +258,13 @@ class State:
         """Whether a host block is in use."""
         return block in self.host[group].blocks
 
-    def hosted(self, request: str, upto: int) -> bool:
-        """Whether host blocks hold (or a copy brings them) what it takes to go on after `upto` tokens."""
+    def hosted(self, request: str, start: int, upto: int) -> bool:
+        """Whether host blocks hold what it takes, from position `start` on, to go on after `upto` tokens."""
         return all(
             any(self.host_holds(request, g, b, page, upto) for b in m.blocks)
             for g, m in enumerate(self.host)
             for page in needed_pages(m.group, upto)
+            if m.group.kind == "recurrent" or page >= start // m.page
         )
 
     def host_holds(self, request: str, group: int, block: int, page: int, upto: int) -> bool:

@@ -303,10 +303,13 @@ class View(Protocol):
         """Blocks of the group that may be owned: total less reserved."""
 
     def free(self, group: int) -> int:
-        """Blocks nobody owns, pins or fences; evictable ones count as free."""
+        """Blocks nobody owns, pins, fences or fills; evictable ones count as free."""
 
     def is_free(self, group: int, block: int) -> bool:
         """Whether this block may be handed out."""
+
+    def arriving(self, group: int, block: int) -> bool:
+        """Whether an unordered copy in flight fills this block: it is then not free, whoever owns it."""
 
     def fence(self, group: int, block: int) -> int | None:
         """The frame this block's fence waits for."""
@@ -349,8 +352,8 @@ class View(Protocol):
     def host_extent(self, group: int) -> int:
         """All host blocks of the group."""
 
-    def hosted(self, request: str, upto: int) -> bool:
-        """Whether host blocks hold (or a copy brings them) what it takes to go on after `upto` tokens."""
+    def hosted(self, request: str, start: int, upto: int) -> bool:
+        """Whether host blocks hold what it takes, from position `start` on, to go on after `upto` tokens."""
 
     def host_holds(self, request: str, group: int, block: int, page: int, upto: int) -> bool:
         """Whether a host block holds page `page` of the request's prefix, as far as `upto` tokens go."""

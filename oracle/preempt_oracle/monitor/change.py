@@ -140,7 +140,9 @@ def own(s: Shadow, r: Req, blocks: Sequence[Sequence[int]], hit: int = 0) -> Non
             fresh = new[shared:]
             for b in new[:shared]:
                 if b != HOLE:
-                    _look_at(s, m.owner[b], g, b)
+                    owner = m.owner[b]
+                    if owner is not None and owner.steady:
+                        _look_at(s, owner, g, b)
                     m.take(b)
             if m.kind == "sliding":
                 fresh = [b for b in fresh if b != HOLE]
@@ -151,14 +153,13 @@ def own(s: Shadow, r: Req, blocks: Sequence[Sequence[int]], hit: int = 0) -> Non
             r.tables[g].extend(new)
 
 
-def _look_at(s: Shadow, owner: Req | None, g: int, b: int) -> None:
+def _look_at(s: Shadow, owner: Req, g: int, b: int) -> None:
     """Somebody else reads a block: its owner, if it still writes there, is followed token by token from now on."""
-    if owner is not None and owner.steady:
-        at = owner.computed // s.pages[g]
-        s.settle(owner)
-        if at < len(owner.tables[g]) and owner.tables[g][at] == b:
-            s.melt(owner)
-            owner.plain = False
+    at = owner.computed // s.pages[g]
+    s.settle(owner)
+    if at < len(owner.tables[g]) and owner.tables[g][at] == b:
+        s.melt(owner)
+        owner.plain = False
 
 
 def _crowd(s: Shadow, g: int, b: int) -> None:
@@ -224,7 +225,7 @@ def give_back(s: Shadow, m: ev.Release | wire.Release) -> None:
 def requeue(s: Shadow, m: ev.Requeue | wire.Requeue) -> None:
     """A victim waits, or is swapped."""
     r = s.requests[m.request]
-    s.odd = s.odd or r.place is not Place.LIMBO
+    s.odd = s.odd or r.place not in (Place.LIMBO, Place.LOADING)
     queue, r.place = (s.swapped, Place.SWAPPED) if m.queue == "swapped" else (s.waiting, Place.WAITING)
     queue.insert(len(queue) if m.index is None else m.index, m.request)
     s.plan.requeued += (m.request,)

@@ -27,25 +27,24 @@ def proved(s: Shadow, acts: Sequence[wire.Act]) -> tuple[int, int, Labels] | Non
     found: Labels = {}
     publishing = pages = 0
     for act in acts:
-        if act.group if type(act) is wire.Publish or type(act) is wire.Withdraw else True:
-            return None
         if type(act) is wire.Publish:
             r = requests.get(act.request)
-            if r is None or not r.steady:
+            if r is None or not r.steady or act.group:
                 return None
             table, tokens = r.tables[0], r.tokens
             upto = min(len(tokens), r.base + now)
             for b in act.blocks:
                 at = upto // page - 1  # most likely the page that was filled last
                 if at < 0 or at >= len(table) or table[at] != b or refs[b] != 1:
-                    if b not in table or (at := table.index(b)) * page + page > upto:
-                        return None
-                if found.get(b) is not None:
+                    at = table.index(b) if b in table else upto
+                if (at + 1) * page > upto or found.get(b) is not None:
                     return None
                 found[b] = (tokens, r.salt, at * page + page)
             publishing += 1
             pages += len(act.blocks)
-        elif type(act) is wire.Withdraw:
+        elif type(act) is not wire.Withdraw or act.group:
+            return None
+        else:
             for b in act.blocks:
                 if b >= total or found.get(b) is not None:
                     return None

@@ -28,6 +28,7 @@ class Memory:
         self.owner: list[Req | None] = [None] * total  # who was last given the block afresh
         self.pins: dict[int, int] = {}
         self.fences: dict[int, int] = {}
+        self.filling: dict[int, int] = {}  # how many copies that no frame is ordered behind fill a block
         self.published: dict[int, tuple[list[int], str, int] | None] = {}
         self.nfree = total - reserved
         self.many: dict[int, int] = {}
@@ -36,7 +37,13 @@ class Memory:
 
     def is_free(self, b: int) -> bool:
         """May be handed out."""
-        return b >= self.reserved and not self.refs[b] and b not in self.pins and b not in self.fences
+        if self.refs[b] or b < self.reserved:
+            return False
+        return b not in self.pins and b not in self.fences and b not in self.filling
+
+    def special(self) -> bool:
+        """Whether anything but tables keeps blocks from being free."""
+        return bool(self.pins or self.fences or self.filling)
 
     def holders(self, b: int) -> int:
         """Tables and pins that name the block."""
@@ -65,9 +72,9 @@ class Memory:
 
     def take_all(self, blocks: Sequence[int], owner: Req) -> None:
         """Blocks join `owner`'s table, afresh."""
-        refs, owners = self.refs, self.owner
+        refs, owners, special = self.refs, self.owner, self.special()
         for b in blocks:
-            if refs[b] or b < self.reserved or self.pins or self.fences:
+            if refs[b] or b < self.reserved or special:
                 self.take(b)
             else:
                 refs[b] = 1
@@ -76,7 +83,7 @@ class Memory:
 
     def fresh(self, blocks: Sequence[int]) -> bool:
         """Whether blocks, at least one, may all be handed out, and each stands there once."""
-        if self.pins or self.fences or min(blocks) < self.reserved or max(blocks) >= self.total:
+        if self.special() or min(blocks) < self.reserved or max(blocks) >= self.total:
             return False
         return not any(map(self.refs.__getitem__, blocks)) and len(set(blocks)) == len(blocks)
 
@@ -91,15 +98,15 @@ class Memory:
     def give_all(self, blocks: Sequence[int], owner: Req) -> None:
         """Blocks leave `owner`'s table."""
         refs, owners = self.refs, self.owner
-        if not (self.many or self.pins or self.fences) and blocks and min(blocks) >= self.reserved:
+        special = self.special()
+        if not self.many and not special and blocks and min(blocks) >= self.reserved:
             for b in blocks:  # everything that somebody holds is in one table, once
                 refs[b] = 0
                 owners[b] = None
             self.nfree += len(blocks)
             return
-        held = self.pins or self.fences
         for b in blocks:
-            if refs[b] == 1 and b >= self.reserved and not held:
+            if refs[b] == 1 and b >= self.reserved and not special:
                 refs[b] = 0
                 self.nfree += 1
             else:
@@ -132,6 +139,19 @@ class Memory:
     def unfence(self, b: int) -> None:
         """May be reused."""
         if self.fences.pop(b, None) is not None:
+            self.nfree += self.is_free(b)
+
+    def filled(self, b: int) -> None:
+        """One more copy, in flight, fills the block."""
+        if self.is_free(b):
+            self.nfree -= 1
+        self.filling[b] = self.filling.get(b, 0) + 1
+
+    def arrived(self, b: int) -> None:
+        """One less."""
+        self.filling[b] -= 1
+        if not self.filling[b]:
+            del self.filling[b]
             self.nfree += self.is_free(b)
 
     def free_ids(self) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from preempt_oracle.monitor.content import Held, range_holds, slot_holds
+from preempt_oracle.monitor.content import Held, range_holds, same, slot_holds
 from preempt_oracle.monitor.members import Members
 from preempt_oracle.monitor.memory import Host, Memory
 from preempt_oracle.monitor.plan import Plan
@@ -96,6 +96,10 @@ class Shadow(Members):
         """The frame this block's fence waits for."""
         return self.memory[group].fences.get(block)
 
+    def arriving(self, group: int, block: int) -> bool:
+        """Whether an unordered copy in flight fills this block: it is then not free, whoever owns it."""
+        return block in self.memory[group].filling
+
     def loosed(self, group: int, block: int) -> int | None:
         """The frame that may still write this block for a request which gave it up while that frame flew."""
         return self.loose.get((group, block))
@@ -117,7 +121,9 @@ class Shadow(Members):
         for r in self.requests.values():
             if block in r.tables[group]:
                 return r.id
-        return "a pin" if block in m.pins else "a fence" if block in m.fences else "nobody"
+        if block in m.pins:
+            return "a pin"
+        return "a fence" if block in m.fences else "a copy" if block in m.filling else "nobody"
 
     def covered(self, request: str, start: int, upto: int) -> int:
         """How far a pass over [start, upto) finds this request's prefix in every slot it attends, in every group."""
@@ -130,6 +136,8 @@ class Shadow(Members):
 
     def _covered(self, r: Req, m: Memory, table: list[int], first: int, upto: int) -> int:
         page = m.page
+        if self._all_held(m, table, r, first, upto):
+            return upto
         for i in range(first // page, -(-upto // page)):
             lo, hi = max(first, i * page), min((i + 1) * page, upto)
             if i >= len(table) or table[i] == HOLE:
@@ -141,6 +149,35 @@ class Shadow(Members):
                     if not m.slot_holds(b, p - i * page, r.tokens, r.salt, p + 1):
                         return p
         return upto
+
+    def _all_held(self, m: Memory, table: Sequence[int], r: Req, lo: int, hi: int) -> bool:
+        """Whether each page of a table was written last in one go, for positions [lo, hi) of this stream.
+
+        From the last page on, so that streams are compared once, and not page by page.
+        """
+        page, top, owners, tokens = m.page, m.top, m.owner, r.tokens
+        last, equal = -(-hi // page), tokens
+        if last > len(table):
+            return False
+        for i in range(last - 1, lo // page - 1, -1):
+            b = table[i]
+            if b == HOLE:
+                return False
+            owner = owners[b]
+            if owner is not None and owner.steady:
+                self.settle(owner)
+            run = top[b]
+            if run is None:
+                return False
+            written, salt, index, first, end = run
+            upto = min(hi, (i + 1) * page)
+            if index != i or first > max(lo, i * page) or end < upto or salt != r.salt:
+                return False
+            if written is not tokens and written is not equal:
+                if not same(written, tokens, upto):
+                    return False
+                equal = written
+        return True
 
     def carries(self, request: str, start: int, joining: Sequence[Sequence[int]]) -> bool:
         """Whether the state of every recurrent group, with blocks joining, is this request's after `start` tokens."""
@@ -163,13 +200,7 @@ class Shadow(Members):
         need = -(-upto // m.page)
         if len(self.memory) > 1 or m.kind != "full" or len(look[0]) < need or need * m.page > len(r.tokens):
             return self.best_hit(request) >= upto
-        if all(self._page_at(m, look[0][i], r, i) for i in range(need)):
-            return True
-        return self.best_hit(request) >= upto
-
-    def _page_at(self, m: Memory, b: int, r: Req, i: int) -> bool:
-        self._settle_owner(m, b)
-        return m.holds(b, r.tokens, r.salt, i * m.page, (i + 1) * m.page)
+        return self._all_held(m, look[0], r, 0, need * m.page) or self.best_hit(request) >= upto
 
     def best_hit(self, request: str) -> int:
         """Longest page-aligned prefix of which every group has (or this frame writes) what it takes to go on."""
@@ -239,12 +270,13 @@ class Shadow(Members):
         """Whether a host block is in use."""
         return block in self.host[group].blocks
 
-    def hosted(self, request: str, upto: int) -> bool:
-        """Whether host blocks hold (or a copy brings them) what it takes to go on after `upto` tokens."""
+    def hosted(self, request: str, start: int, upto: int) -> bool:
+        """Whether host blocks hold what it takes, from position `start` on, to go on after `upto` tokens."""
         return all(
             any(self.host_holds(request, g, b, page, upto) for b in h.blocks)
             for g, h in enumerate(self.host)
             for page in needed_pages(h.group, upto)
+            if h.group.kind == "recurrent" or page >= start // h.slots
         )
 
     def host_holds(self, request: str, group: int, block: int, page: int, upto: int) -> bool:

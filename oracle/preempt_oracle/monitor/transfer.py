@@ -30,6 +30,9 @@ def copy_start(s: Shadow, m: ev.CopyStart) -> None:
     if m.direction == "out":
         for _, dst, g in m.blocks:
             s.host[g].blocks[dst] = ()
+    elif m.before is None:
+        for _, dst, g in m.blocks:
+            s.memory[g].filled(dst)
     s.copies[m.copy] = Copy(m.direction, m.blocks, m.before)
     s.carried[m.copy] = held
 
@@ -37,6 +40,9 @@ def copy_start(s: Shadow, m: ev.CopyStart) -> None:
 def copy_done(s: Shadow, m: ev.CopyDone) -> None:
     """Its destinations hold what it carried, or, if it failed, nothing that can be told."""
     copy, carried = s.copies.pop(m.copy), s.carried.pop(m.copy)
+    if copy.direction == "in" and copy.before is None:
+        for _, dst, g in copy.blocks:
+            s.memory[g].arrived(dst)
     for (_, dst, g), what in zip(copy.blocks, carried, strict=True):
         held = what if m.ok else ()
         if copy.direction == "in":

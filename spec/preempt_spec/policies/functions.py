@@ -84,6 +84,18 @@ def fenced(s: View, request: str) -> bool:
     return any(request in f and f[request].fate is not Fate.GONE for f in s.frames.values())
 
 
+def held_back(s: View) -> bool:
+    """Whether the pass over the running queue ends at a request whose victim would give nothing yet."""
+    if s.policy.fence is Fence.NONE or not s.host_extent(0):
+        return False
+    for r in s.running:
+        if r not in s.plan.granted and not fits(s, r):
+            would_be = victim(s, r)
+            if would_be is not None and fenced(s, would_be):
+                return True
+    return False
+
+
 def eligible(s: View, requester: str) -> tuple[str, ...]:
     """Who may be preempted for `requester`, in running order."""
     if s.policy.victim in (Victim.LAST_RUNNING, Victim.WORST_PRIORITY):
@@ -181,11 +193,18 @@ def skip_guard(s: View, request: str) -> str | None:
         return "its last output flies"
     if r.computed >= min(len(r.tokens) + r.placeholders, s.limits.max_length - 1):
         return "nothing to compute"
-    if s.policy.fence is Fence.HOST and s.host_extent(0) and not fits(s, request):
-        would_be = victim(s, request)
-        if would_be is not None and fenced(s, would_be):
-            return "its victim flies"
+    if held_back(s):
+        return "a victim flies"
     return None
+
+
+def excused(s: View, request: str) -> bool:
+    """Whether a running request may be passed over: for a guard, or because its next token still flies.
+
+    To plan on an output in flight is an engine's choice (vLLM without async scheduling, in a pipeline, does not).
+    """
+    r = s.request(request)
+    return skip_guard(s, request) is not None or (r.placeholders > 0 and r.computed >= len(r.tokens))
 
 
 def hit_limit(s: View, request: str) -> int:

@@ -66,7 +66,7 @@ class Fence(Enum):
     """What a request that flies gives up of its blocks at once."""
 
     NONE = "all: later frames come behind the flying ones"
-    HOST = "all, without a host tier; with one, whose copies no frame is ordered behind, nothing, and it is no victim"
+    HOST = "with a host tier, whose copies no frame is ordered behind, nothing: it is no victim, and the pass ends"
 
 
 class Publish(Enum):

@@ -21,7 +21,9 @@ def blocks_come_back(s: View, e: Abort) -> Iterator[str | None]:
     """The abort frees what only this request held."""
     for g, told in enumerate(e.observed.free or ()):
         shared = s.shared(g)
-        back = 0 if e.until is not None else sum(b not in shared for b in s.request(e.request).tables[g] if b != HOLE)
+        table = s.request(e.request).tables[g] if e.until is None else ()
+        kept = [b for b in table if b in shared or s.fence(g, b) is not None or s.arriving(g, b)]
+        back = sum(b != HOLE for b in table) - len(kept)
         after = s.free(g) + back
         yield None if told == after else f"after the abort of {e.request} {told} blocks are free, not {after}"
 
@@ -32,7 +34,7 @@ def all_of_it_taken_back(s: View, e: Abort) -> Iterator[str | None]:
     if e.blocks is None or e.until is not None:
         return
     for g, table in enumerate(s.request(e.request).tables):
-        missing = set(table) - {HOLE, *(e.blocks[g] if e.blocks else ())}
+        missing = {b for b in table if b != HOLE and not s.arriving(g, b)} - {*(e.blocks[g] if e.blocks else ())}
         yield f"block {min(missing)} of {e.request} was not taken back at its abort" if missing else None
 
 

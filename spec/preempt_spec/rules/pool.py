@@ -9,7 +9,7 @@ from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import shared_pages, table_room
 from preempt_spec.policies.policy import Release as When
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import HOLE, Place, View
+from preempt_spec.view import HOLE, Place, View, with_holes
 
 CONSERVE = rule(
     "pool/conserve",
@@ -25,14 +25,16 @@ CONSERVE = rule(
 def fresh_blocks_were_free(s: View, e: Grant | Plan | Load) -> Iterator[str | None]:
     """Blocks that join a table behind a hit come out of the free set, each once."""
     skip = 0 if isinstance(e, Plan) else e.hit or 0
-    for g, blocks in enumerate(e.blocks):
-        fresh = blocks[shared_pages(s.groups[g], skip) :]
+    for g, told in enumerate(e.blocks):
+        blocks = with_holes(s.groups[g], s.reserved(g), told)
+        fresh = [b for b in blocks[shared_pages(s.groups[g], skip) :] if b != HOLE]
         if not fresh:
             continue
         wrong = [b for b in fresh if not s.is_free(g, b)]
+        real = [b for b in blocks if b != HOLE]
         if wrong:
             yield f"block {wrong[0]} was given to {e.request} while {s.owner(g, wrong[0])} holds it"
-        elif len(set(blocks)) < len(blocks):
+        elif len(set(real)) < len(real):
             yield f"a block joins the table of {e.request} twice: {list(blocks)}"
         else:
             yield None
@@ -42,8 +44,9 @@ def fresh_blocks_were_free(s: View, e: Grant | Plan | Load) -> Iterator[str | No
 @on(CONSERVE, Load, "counts")
 def enough_were_free(s: View, e: Grant | Load) -> Iterator[str | None]:
     """A step cannot hand out more blocks than are free."""
-    for g, blocks in enumerate(e.blocks):
-        fresh = len(blocks) - shared_pages(s.groups[g], e.hit or 0)
+    for g, told in enumerate(e.blocks):
+        blocks = with_holes(s.groups[g], s.reserved(g), told)
+        fresh = sum(b != HOLE for b in blocks[shared_pages(s.groups[g], e.hit or 0) :])
         if fresh > 0:
             free = s.free(g)
             yield None if fresh <= free else f"{fresh} blocks were given to {e.request} with {free} free"
@@ -73,7 +76,7 @@ def release_is_whole(s: View, e: Release | Finish) -> Iterator[str | None]:
         return
     tables = s.request(e.request).tables
     for g, blocks in enumerate(e.blocks):
-        missing = set(tables[g]) - {*blocks, HOLE}
+        missing = {b for b in tables[g] if b != HOLE and not s.arriving(g, b)} - {*blocks}
         yield f"block {min(missing)} of {e.request} was not taken back: leaked" if missing else None
 
 
@@ -93,10 +96,13 @@ def references_agree(s: View, e: Close) -> Iterator[str | None]:
     for g in range(len(s.pages)):
         told = {r.block: r.count for r in refs if r.group == g}
         seen = s.shared(g)
-        if told == seen:
+        # A deferred free may keep its reference until the fence falls.
+        wrong = [b for b in {*told, *seen} if told.get(b) != seen.get(b)]
+        wrong = [b for b in wrong if s.fence(g, b) is None or told.get(b, 0) < seen.get(b, 0)]
+        if not wrong:
             yield None
             continue
-        block = min(b for b in {*told, *seen} if told.get(b) != seen.get(b))
+        block = min(wrong)
         count, holders = told.get(block, "0 or 1"), seen.get(block, "0 or 1")
         yield f"block {block}: the engine counts {count} references, tables and pins make {holders}"
 
@@ -143,7 +149,11 @@ def one_release_each(s: View, e: Release) -> Iterator[str | None]:
     """A release follows its own demotion."""
     r = s.request(e.request)
     lazily = s.policy.release is When.LAZY and r.place is Place.WAITING and r.preempted
-    if r.place is Place.LIMBO or lazily:
+    if r.place is Place.LOADING:
+        # A load that failed: what nothing fills any more may go back, and the request waits again.
+        filled = [b for g, table in enumerate(r.tables) for b in table if s.arriving(g, b)]
+        yield f"{e.request} was released while block {filled[0]} is still filled" if filled else None
+    elif r.place is Place.LIMBO or lazily:
         yield None if r.computed or any(r.tables) else f"{e.request} was released a second time"
     else:
         yield f"{e.request} was released while {r.place.value}, without being preempted"

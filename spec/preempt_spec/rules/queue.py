@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from preempt_spec.events import Demote, Load, Observed, Requeue
 from preempt_spec.micro import Close, Grant
 from preempt_spec.policies.functions import (
+    blocks_at_once,
+    excused,
     fits,
     next_admitted,
-    pages_for,
     requeue_at,
     shared_pages,
-    skip_guard,
     slot_free,
 )
 from preempt_spec.policies.policy import AfterPreemption, Memory, Return
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import Place, View
+from preempt_spec.view import HOLE, Place, View, with_holes
 
 ONE_PLACE = rule(
     "queue/one-place",
@@ -43,9 +43,10 @@ def was_waiting(s: View, e: Load) -> Iterator[str | None]:
 
 @on(ONE_PLACE, Requeue, "demote")
 def was_out(s: View, e: Requeue) -> Iterator[str | None]:
-    """Only who was preempted is requeued."""
+    """Only who was preempted is requeued, or whose load failed."""
     place = s.request(e.request).place
-    yield None if place is Place.LIMBO else f"{e.request} was requeued while {place.value}"
+    back = place is Place.LIMBO or (place is Place.LOADING and not any(s.request(e.request).tables))
+    yield None if back else f"{e.request} was requeued while {place.value}"
 
 
 @on(ONE_PLACE, Close, "queues")
@@ -193,7 +194,7 @@ def no_unexplained_skip(s: View, e: Close) -> Iterator[str | None]:
     for r in plan.entered:
         if r in plan.granted or r in plan.demoted or r not in s.live() or s.request(r).place is not Place.RUNNING:
             yield None
-        elif skip_guard(s, r) is not None or not fits(s, r):
+        elif excused(s, r) or not fits(s, r):
             yield None  # a true guard; or victim/duty speaks of it
         else:
             yield f"{r} runs, was granted nothing, and no declared guard explains it"
@@ -243,12 +244,14 @@ def _fits(s: View, e: Grant, known: int) -> str | None:
     mark = s.limits.watermark if s.running else 0
     had = s.request(e.request).tables
     for g, group in enumerate(s.groups):
-        cached = shared_pages(group, e.hit or 0)
+        new = with_holes(group, s.reserved(g), e.blocks[g])
+        cached = [b for b in new[: shared_pages(group, e.hit or 0)] if b != HOLE]
+        takes = sum(b != HOLE for b in new) - len(cached)
+        whole = blocks_at_once(group, known) - sum(b != HOLE for b in had[g]) - len(cached)
+        lack = max(takes, whole) if s.limits.whole_fit else takes
         # A hit block that nobody holds comes out of the free set too.
-        idle = sum(s.is_free(g, b) for b in e.blocks[g][:cached])
-        lack = pages_for(group, known) - len(had[g]) if s.limits.whole_fit else len(e.blocks[g])
-        lack -= cached
+        idle = sum(s.is_free(g, b) for b in cached)
         if lack + idle + mark > s.free(g):
-            takes = f"it takes {lack + idle} blocks above a watermark of {mark}"
-            return f"{e.request} was admitted: {takes}, {s.free(g)} are free"
+            wants = f"it takes {lack + idle} blocks above a watermark of {mark}"
+            return f"{e.request} was admitted: {wants}, {s.free(g)} are free"
     return None

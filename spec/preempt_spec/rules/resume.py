@@ -78,10 +78,17 @@ def no_more_than_resident(s: View, e: Grant) -> Iterator[str | None]:
         yield f"{e.request} hit {e.hit} tokens and starts at {start}"
     elif start > (most := hit_limit(s, e.request)):
         yield f"{e.request} starts at {start}; a hit may cover {most} of its {len(s.request(e.request).tokens)} tokens"
-    elif start > s.request(e.request).computed and not s.resident(e.request, start, e.blocks):
+    elif start > s.request(e.request).computed and not _there(s, e, start):
         yield f"{e.request} starts at {start}; resident blocks hold {s.best_hit(e.request)} tokens of its prefix"
     else:
         yield None
+
+
+def _there(s: View, e: Grant, start: int) -> bool:
+    """On the device; or in the host tier, as far as the device has nothing: a copy of this step may bring it still."""
+    if s.resident(e.request, start, e.blocks):
+        return True
+    return any(s.host_extent(g) for g in range(len(s.groups))) and s.hosted(e.request, s.best_hit(e.request), start)
 
 
 @on(HIT, Grant, "start")

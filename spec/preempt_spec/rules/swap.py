@@ -25,7 +25,7 @@ ROUND_TRIP = rule(
 def went_out(s: View, e: Release) -> Iterator[str | None]:
     """What a victim keeps as computed, the host holds."""
     if e.kept:
-        out = s.hosted(e.request, e.kept)
+        out = s.hosted(e.request, 0, e.kept)
         yield None if out else f"{e.request} keeps {e.kept} computed tokens whose KV was not copied to the host"
 
 
@@ -160,6 +160,14 @@ def host_count_agrees(s: View, e: Close) -> Iterator[str | None]:
     for g, told in enumerate(e.step.observed.host_free or ()):
         free = s.host_free(g)
         yield None if told == free else f"the engine counts {told} free host blocks, its copies leave {free}"
+
+
+@on(HOST_POOL, Close, "copies")
+def nobodys_copies_are_gone(s: View, e: Close) -> Iterator[str | None]:
+    """Where the host keeps what victims need and nothing else, it is empty when nobody is swapped."""
+    if s.policy.memory is Memory.SWAP and not s.swapped and not s.copies:
+        used = [g for g in range(len(s.groups)) if s.host_free(g) < s.host_extent(g)]
+        yield f"host blocks of group {used[0]} are in use and nobody is swapped: leaked" if used else None
 
 
 @on(HOST_POOL, Release, "copies release")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, Grant
-from preempt_spec.policies.functions import eligible, fits, pressure, skip_guard, victim
+from preempt_spec.policies.functions import eligible, excused, fits, pressure, victim
 from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.policy import Release as When
 from preempt_spec.rules.rule import Kind, on, rule
@@ -125,7 +125,7 @@ def _unserved(s: View, r: str) -> bool:
     """It ran when the step began, still runs, got nothing, and no declared guard explains it."""
     if r in s.plan.granted or r in s.plan.demoted or s.request(r).place is not Place.RUNNING:
         return False
-    return skip_guard(s, r) is None
+    return not excused(s, r)
 
 
 CHOICE = rule(
