@@ -17,18 +17,20 @@ from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
+from preempt_spec.micro import Malformed
 from preempt_spec.policies.functions import (
-    blocks_for,
     hit_limit,
     next_admitted,
     pressure,
     requeue_at,
+    room_for_outputs,
+    shared_pages,
     table_room,
     victim,
 )
 from preempt_spec.rules import Violation
-from preempt_spec.system import Malformed, admissible, judge
-from preempt_spec.view import Place, View
+from preempt_spec.system import admissible, judge
+from preempt_spec.view import HOLE, Fate, Place, View, with_holes
 
 MANY = 16  # ids shown of a long list
 
@@ -76,6 +78,12 @@ def moment(m: mi.Micro) -> str:
             return f"the delivery of frame {m.frame}"
         case ev.Demote():
             return f"the preemption of {m.request} for {', '.join(m.beneficiaries) or m.cause}"
+        case mi.ControlDone():
+            return f"the end of the {m.kind}"
+        case ev.CopyStart():
+            return f"the start of copy {m.copy}"
+        case ev.CopyDone():
+            return f"the end of copy {m.copy}"
         case ev.EngineError():
             return "an exception"
         case _:
@@ -106,21 +114,20 @@ def _books(s: View, m: mi.Micro) -> Iterator[Compared]:
         case ev.Demote():
             yield from _demote(s, m)
         case ev.Release():
-            yield _compare(f"{m.request}: computed tokens left", m.computed, 0)
+            yield _compare(f"{m.request}: computed tokens left", m.computed, m.kept)
             if m.drafts is not None:
                 yield _compare(f"{m.request}: drafts left", m.drafts, 0)
             yield from _taken_back(s, m.request, m.blocks)
         case ev.Requeue():
-            yield _compare(f"{m.request}: index in waiting", m.index, requeue_at(s, m.request))
+            yield _compare(f"{m.request}: index in {m.queue}", m.index, requeue_at(s, m.request, m.queue))
             yield _compare(f"{m.request}: known tokens", m.known, len(s.request(m.request).tokens))
         case ev.Finish() | ev.Abort():
             yield from _taken_back(s, m.request, m.blocks)
             for g, free in enumerate(m.observed.free or () if isinstance(m, ev.Abort) else ()):
-                back = sum(b not in s.shared(g) for b in s.request(m.request).tables[g])
-                yield _compare("free blocks afterwards", free, s.free(g) + back)
+                back = sum(b not in s.shared(g) for b in s.request(m.request).tables[g] if b != HOLE)
+                yield _compare("free blocks afterwards", free, s.free(g) + (0 if m.until is not None else back))
         case ev.Deliver():
-            for name, said, due in zip(m.requests, m.emitted or m.tokens, m.tokens, strict=True):
-                yield _compare(f"{name}: emitted tokens", said, due)
+            yield from _delivered(s, m)
         case mi.Close():
             yield from _told(s, m)
     # Books are read at the end of a step. (Those of an abort come after it, and the shadow stands before it.)
@@ -129,13 +136,45 @@ def _books(s: View, m: mi.Micro) -> Iterator[Compared]:
         r = s.request(request)
         known = f"{len(r.tokens)} known (prompt {r.prompt}, {len(r.tokens) - r.prompt} of {r.max_tokens} emitted)"
         state = r.place.value + (", preempted before" if r.preempted else "")
+        known += f", {r.placeholders} promised" * bool(r.placeholders) + f", {r.drafts} drafts" * bool(r.drafts)
         tables = " | ".join(_shown(t) for t in r.tables)
         yield Compared(f"request {request}", None, f"{state}; {known}; {r.computed} computed; table {tables}")
+
+
+def _delivered(s: View, m: ev.Deliver) -> Iterator[Compared]:
+    """What became of each output, and what is to become of it."""
+    frame = s.frames.get(m.frame)
+    if frame is None:
+        yield Compared(f"frame {m.frame}", "delivered", f"flying are {_shown(list(s.frames))}", True)
+        return
+    for i, name in enumerate(m.requests):
+        state = m.disposition[i] if m.disposition is not None else "delivered"
+        due = frame.get(name)
+        if due is None:
+            yield Compared(f"{name}: its output", state, f"frame {m.frame} owes it nothing", True)
+            continue
+        appended = due.fate in (Fate.LIVE, Fate.DELIVER) and name in s.live()
+        expected = m.tokens[i][: room_for_outputs(s, s.request(name))] if appended else ()
+        emitted = m.emitted[i] if m.emitted is not None else m.tokens[i][: len(expected)]
+        yield _compare(f"{name}: emitted tokens", emitted if state == "delivered" else (), expected)
+        wrong = bool(due.outputs) and (state == "delivered") != appended
+        yield Compared(f"{name}: its output", state, due.fate.value, wrong)
+    lost = [r for r, x in frame.items() if x.outputs and x.fate is Fate.LIVE and r not in m.requests]
+    if lost:
+        yield Compared("outputs not delivered", _shown(lost), _shown([]), True)
 
 
 def _queues(s: View, told: ev.Observed) -> Iterator[Compared]:
     yield _compare("running", told.running, tuple(s.running))
     yield _compare("waiting", told.waiting, tuple(s.waiting))
+    if s.swapped or told.swapped:
+        yield _compare("swapped", told.swapped, tuple(s.swapped))
+    if s.frames:
+        yield Compared("flying", None, _shown(list(s.frames)))
+    if told.preemptions is not None:
+        yield _compare("preemptions", told.preemptions, s.preemptions)
+    for g, free in enumerate(told.host_free or ()):
+        yield _compare(f"free host blocks (group {g})", free, s.host_free(g))
     for g in range(len(s.pages)):
         group = f" (group {g})" if len(s.pages) > 1 else ""
         yield _compare(f"free blocks{group}", None if told.free is None else told.free[g], s.free(g))
@@ -167,7 +206,8 @@ def _told(s: View, m: mi.Close) -> Iterator[Compared]:
         for g, owned in enumerate(r.tables):
             message = sent.get((request, g))
             had = () if message is not None and message.full else r.sent[g]
-            table = [*had, *(message.blocks if message is not None else ())]
+            told_blocks = message.blocks if message is not None else ()
+            table = [*had, *with_holes(s.groups[g], s.reserved(g), told_blocks)]
             if m.step.sent and table != list(owned):
                 yield _compare(f"{request}: the worker's table", table, list(owned))
     for request, (start, tokens) in s.plan.granted.items():
@@ -194,7 +234,7 @@ def _grant(s: View, m: mi.Grant) -> Iterator[Compared]:
         yield Compared(f"{m.request}: ends at", str(end), f"{known} known, {slots} slots owned", wrong)
     for g, blocks in enumerate(m.blocks):
         if blocks:
-            fresh = blocks[blocks_for(m.hit or 0, s.pages[g]) :]
+            fresh = blocks[shared_pages(s.groups[g], m.hit or 0) :]
             taken = [b for b in fresh if not s.is_free(g, b)]
             have = f"{s.free(g)} free" + "".join(f"; {s.owner(g, b)} holds {b}" for b in taken[:MANY])
             yield Compared(f"{m.request}: new blocks", _shown(blocks), have, bool(taken))
@@ -215,7 +255,7 @@ def _demote(s: View, m: ev.Demote) -> Iterator[Compared]:
 def _taken_back(s: View, request: str, blocks: tuple[tuple[int, ...], ...] | None) -> Iterator[Compared]:
     for g, table in enumerate(s.request(request).tables):
         told = tuple(sorted(blocks[g])) if blocks else None
-        yield _compare(f"{request}: blocks taken back", told, tuple(sorted(table)))
+        yield _compare(f"{request}: blocks taken back", told, tuple(sorted(b for b in table if b != HOLE)))
 
 
 def _subjects(s: View, m: mi.Micro) -> list[str]:

@@ -11,24 +11,26 @@ Which drafts are accepted is made up, too, but never of those that an engine pad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 from zlib import crc32
 
 from attrs import field, frozen, mutable
 
 from preempt_oracle.adapters.protocol import HarnessError, Refused, Session, Started
+from preempt_oracle.known import Scene, Scenery
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_oracle.verdict import UnknownPolicy, policy_for
 from preempt_properties.scenario import Abort, Add, Config, Control, Deliver, Scenario, ScenarioError, Step
+from preempt_spec import SPEC_VERSION
 from preempt_spec import events as ev
+from preempt_spec.micro import Malformed
 from preempt_spec.policies.functions import patience
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import Deviation
 from preempt_spec.rules import Violation
-from preempt_spec.system import Malformed
 from preempt_spec.view import Due, Fate, View
 
 VOCABULARY = 1000  # outputs are 1 … 1000: small enough to repeat, never an end-of-sequence id
@@ -43,14 +45,11 @@ _BEYOND: Mapping[str, tuple[str, object]] = {
 
 
 class Judge(Protocol):
-    """What `drive` asks of a monitor."""
+    """What the harness asks of a monitor while it drives."""
 
     @property
     def shadow(self) -> View:
         """The shadow state: what the harness knows of the scheduler. To be asked for anew after each event."""
-
-    def feed(self, event: wire.Event) -> Sequence[Violation]:
-        """Judge and apply one event. Raises Malformed."""
 
 
 @frozen
@@ -63,6 +62,8 @@ class Run:
     events: tuple[wire.Event, ...]
     violations: tuple[Violation, ...]
     monitor: Monitor
+    scene: Scene
+    advised: tuple[Violation, ...] = ()  # the first of each advisory rule that broke; the run went on
 
 
 def drive(
@@ -70,9 +71,10 @@ def drive(
     scenario: Scenario,
     seed: int = 0,
     policy: str | None = None,
-    judge: Callable[[ev.Header, Policy], Monitor] = Monitor,
+    spec: str = SPEC_VERSION,
+    judge: Callable[[ev.Header, Policy, str], Monitor] = Monitor,
 ) -> Run | Refused:
-    """Run a scenario to its end, or to the first violation.
+    """Run a scenario to its end, or to the first violation. `spec`: the version of the specification to judge by.
 
     Refused: the engine does not take this configuration or one of these requests or commands, so that they are outside
     its contract. Raises HarnessError; ScenarioError for a script that adds a request which is still alive.
@@ -90,14 +92,19 @@ def drive(
     except UnknownPolicy as e:
         raise HarnessError(f"{session.transport.name}: policy {e}") from None
     try:
-        monitor = judge(to_spec(started.header), chosen)
+        monitor = judge(to_spec(started.header), chosen, spec)
         run = _Drive(session, scenario, seed, monitor)
     except Malformed as e:
         raise HarnessError(f"{session.transport.name}: header: {e}") from None
+    scenery, advised = Scenery(monitor.shadow), dict[str, Violation]()
     try:
         for event in run.events():
             run.seen.append(event)
-            if monitor.feed(event):
+            scenery.see(event)
+            broken = monitor.feed(event)
+            for violation in monitor.advised:
+                advised.setdefault(violation.rule, violation)
+            if broken:
                 break
     except Malformed as e:
         raise HarnessError(f"{session.transport.name}: event {len(run.seen)}: {e}") from None
@@ -106,7 +113,16 @@ def drive(
         return run.refused
     if not run.dead:
         session.stop()
-    return Run(started.header, chosen, deviations, tuple(run.seen), tuple(monitor.violations), monitor)
+    return Run(
+        started.header,
+        chosen,
+        deviations,
+        tuple(run.seen),
+        tuple(monitor.violations),
+        monitor,
+        scenery.scene(started.header, policy or started.header.policy),
+        tuple(advised.values()),
+    )
 
 
 def _lacks(config: Config, started: Started) -> str:

@@ -20,7 +20,7 @@ from preempt_spec import events as ev
 Accept = Callable[[ev.Event], bool]
 
 #: Optional numbers, which have no value to start from when they are absent.
-_NUMBERS = frozenset({"until", "index", "known", "computed", "drafts", "need", "supply", "before"})
+_NUMBERS = frozenset({"until", "index", "known", "computed", "drafts", "need", "supply", "before", "preemptions"})
 
 
 def corrupt(random: Random, events: Sequence[ev.Event], accept: Accept, times: int = 1) -> list[ev.Event]:
@@ -68,6 +68,8 @@ def _mutated(random: Random, stream: list[ev.Event], accept: Accept) -> list[ev.
     e = stream[i]
     ids = sorted({x.request for x in stream if isinstance(x, ev.Arrive)})
     new: list[ev.Event]
+    if random.randrange(4) == 0 and (changed := _late(random, stream, i)) is not None:
+        return changed if all(accept(x) for x in changed[max(i - 1, 0) : i + 3]) else None
     match random.randrange(24):
         case 0:
             new = []
@@ -86,6 +88,60 @@ def _mutated(random: Random, stream: list[ev.Event], accept: Accept) -> list[ev.
     return [*stream[:i], *new, *stream[i + 1 :]] if all(accept(x) for x in new) else None
 
 
+def _late(random: Random, stream: list[ev.Event], i: int) -> list[ev.Event] | None:
+    """What frames and copies in flight do wrong: an event near `i` that is lost, repeated, late, or ends otherwise."""
+    kinds = (ev.Deliver, ev.CopyStart, ev.CopyDone)
+    at = [n for n, e in enumerate(stream) if isinstance(e, kinds)]
+    if not at:
+        return None
+    i = min(at, key=lambda n: abs(n - i))
+    e = stream[i]
+    match random.randrange(6):
+        case 0:
+            return [*stream[:i], *stream[i + 1 :]]
+        case 1:
+            j = min(i + random.randrange(1, 6), len(stream))
+            return [*stream[:j], e, *stream[j:]]
+        case 2:
+            j = min(i + random.randrange(1, 6), len(stream) - 1)
+            return [*stream[:i], *stream[i + 1 : j + 1], e, *stream[j + 1 :]]
+        case _:
+            return [*stream[:i], _otherwise(random, e), *stream[i + 1 :]]
+
+
+def _otherwise(random: Random, e: ev.Event) -> ev.Event:
+    """A delivery that gives another answer for one request; a copy with other ends, or that fails."""
+    match e:
+        case ev.CopyDone():
+            return evolve(e, ok=not e.ok)
+        case ev.CopyStart() if e.blocks:
+            i, j = random.randrange(len(e.blocks)), random.randrange(len(e.blocks))
+            (src, dst, g), (other, _, _) = e.blocks[i], e.blocks[j]
+            new = random.choice(((dst, src, g), (other, dst, g), (src, dst + 1, g), (max(src - 1, 0), dst, g)))
+            before = random.choice((e.before, e.before, None, 3))
+            return evolve(e, blocks=(*e.blocks[:i], new, *e.blocks[i + 1 :]), before=before)
+        case ev.Deliver() if e.requests:
+            i, n = random.randrange(len(e.requests)), len(e.requests)
+            told = list(e.disposition or ("delivered",) * n)
+            tokens = list(e.tokens)
+            match random.randrange(5):
+                case 0:
+                    told[i] = random.choice(("delivered", "empty", "dropped"))
+                case 1:
+                    tokens[i] = random.choice((tokens[i][1:], (*tokens[i], 3), (*tokens[i], 3, 4)))
+                case 2:
+                    keep = [k for k in range(n) if k != i]
+                    lists = {f: getattr(e, f) for f in ("requests", "tokens", "accepted", "disposition", "emitted")}
+                    lists["proposed"] = e.proposed
+                    return evolve(e, **{f: x and tuple(x[k] for k in keep) for f, x in lists.items()})
+                case 3:
+                    return evolve(e, proposed=tuple(random.randrange(3) for _ in range(n)))
+                case _:
+                    return evolve(e, acts=(*e.acts, random.choice((ev.Unfence((random.randrange(4),)), ev.Pin((1,))))))
+            return evolve(e, tokens=tuple(tokens), disposition=tuple(told))
+    return e
+
+
 def _foreign(random: Random, ids: list[str]) -> ev.Event:
     """An event out of nowhere."""
     r = random.choice(ids) if ids else "?"
@@ -102,7 +158,14 @@ def _foreign(random: Random, ids: list[str]) -> ev.Event:
             ev.Deliver(random.randrange(5), (r,), ((1,),)),
             ev.EngineError(random.choice(("engine", "adapter")), "KeyError"),
             ev.CopyStart(0, "out", ()),
-            ev.CopyDone(0),
+            ev.CopyStart(
+                random.randrange(9),
+                random.choice(("out", "in")),
+                tuple((random.randrange(3), random.randrange(3), 0) for _ in range(random.randrange(3))),
+                random.choice((None, None, random.randrange(30))),
+            ),
+            ev.CopyDone(random.randrange(9), random.random() < 0.5),
+            ev.Deliver(random.randrange(20)),
             ev.Step(random.randrange(40)),
         )
     )
@@ -179,6 +242,13 @@ def _act(random: Random, e: ev.Step, ids: list[str]) -> ev.Act:
             ev.Pin(b, after),
             ev.Unpin(b, after),
             ev.Unfence(b, after),
+            ev.Release(r, after, None, random.choice((None, e.frame)), None, None, random.randrange(5)),
+            ev.Requeue(r, after, "swapped", random.choice((None, 0, 1))),
+            ev.Shed(r, b, after),
+            ev.Swap(r, "out", tuple((x, x, 0) for x in b), after),
+            ev.Swap(r, "in", tuple((x, x, 0) for x in b), after),
+            ev.Load(r, random.randrange(5), (b,), after),
+            ev.Evict(b, after),
         )
     )
 

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from preempt_properties.corruption import Accept, corrupt, thin
 from preempt_properties.known_bad import ZOO, KnownBad
+from preempt_properties.overlap import OVERLAP, overlapped
 from preempt_properties.play import header, play
 from preempt_properties.scenario import Scenario
 from preempt_properties.workload import CAPABILITIES, workload
 from preempt_spec import events as ev
-from preempt_spec.policies.policy import Policy
+from preempt_spec.offload import Offloading
+from preempt_spec.policies.policy import Memory, Policy
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import OBSERVES, Reference
 
@@ -82,18 +84,22 @@ def streams(policy: str, accept: Any, *, corrupted: bool = True) -> st.SearchStr
 def stream(random: Random, policy: str, accept: Any, corrupted: bool = True) -> Stream:
     """One such stream, from any source of randomness."""
     scenario = workload(random, policy, capabilities=CAPABILITIES | {"ties"})
+    if random.randrange(3):
+        scenario = overlapped(random, scenario, OVERLAP)
     observes, every = OBSERVES, random.choice((1, 1, 2, 4, 12))  # of so many observations one is not made
     if every > 1:
         observes = frozenset(o for o in sorted(OBSERVES) if random.randrange(every))
     head = header(
         scenario.config,
-        pages=(random.randint(1, 4),) if random.randrange(5) == 4 else (),
+        pages=(random.randint(1, 4),) if random.randrange(5) == 4 and not scenario.config.host_blocks else (),
         reserved=random.choice((0, 0, 1, 2)),
         observes=observes,
     )
     scheduler: type[Reference] = Reference
     contract = PROFILES[policy].contract
-    if random.randrange(4) == 3:
+    if scenario.config.host_blocks and contract.memory is Memory.RECOMPUTE:
+        scheduler = Offloading
+    elif random.randrange(4) == 3:
         variant: type[KnownBad] = random.choice(ZOO)
         if policy in variant.policies:
             scheduler, contract = variant, variant.contract(contract)

@@ -60,7 +60,10 @@ def deliver(s: State, m: ev.Deliver) -> State:
             s = _resolve(s, request, due, sampled)
         elif due.fate is Fate.DELIVER and due.outputs:
             # The victim's former blocks hold what its frames wrote; rejected drafts are nobody's prefix.
-            s = _settle(s, request, due, sampled, due.position + sampled - 1 if sampled < due.outputs else None)
+            upto = due.position + sampled - 1 if sampled < due.outputs else None
+            s = _settle(s, request, due, sampled, upto)
+            if upto is not None:  # who was not released yet keeps no more than that
+                s = change(s, request, computed=min(s.requests[request].computed, upto))
         if m.proposed is not None and due.fate is Fate.LIVE and s.requests[request].place is Place.RUNNING:
             s = change(s, request, drafts=m.proposed[i])
     return s

@@ -287,7 +287,10 @@ class Finish:
 
 @frozen
 class Control:
-    """reset, pause, resume or caps: the operator acts on the scheduler between steps."""
+    """reset, pause or resume: the operator acts on the scheduler between steps. (caps: reserved, not judged.)
+
+    A reset preempts everybody who runs and drops all KV: the weights may be others behind it.
+    """
 
     kind: str
     acts: tuple[Act, ...] = ()
@@ -321,7 +324,8 @@ class Deliver:
 
     `disposition[i]`: delivered, empty or dropped (absent: all delivered). `emitted[i]`: what the engine itself
     appended. Where the header observes "emitted", an absent `emitted` says that it was read and equals `tokens`, so it
-    is written only where it differs. Of a frame with drafts, `tokens[i]` are the accepted ones and the one sampled
+    is written only where it differs; what exceeds the request's length is cut off by both (stop tokens are not
+    modelled: a harness samples none). Of a frame with drafts, `tokens[i]` are the accepted ones and the one sampled
     behind them. `proposed[i]`: drafts for the next grant of `requests[i]` (absent: none). `acts`: what else the engine
     did meanwhile, in order: publish, withdraw, unpin, unfence.
     """
@@ -340,7 +344,7 @@ class Deliver:
 class CopyStart:
     """Blocks begin to move between tiers, asynchronously: (source, destination, group) each.
 
-    A copy that is ordered before a frame takes effect when that frame is dispatched, and needs no `CopyDone`.
+    A copy that is ordered before a frame takes effect when that frame is dispatched, and has no `CopyDone`.
     """
 
     copy: int

@@ -58,6 +58,8 @@ class Plan:
     spent: int = 0
     spent_running: int = 0
     admitted: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    torn: tuple[str, ...] = ()
     demoted: tuple[str, ...] = ()
     requeued: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(factory=dict)
@@ -189,7 +191,7 @@ class State:
         r = self.requests[request]
         for m, table in zip(self.memory, r.tables, strict=True):
             if m.group.kind == "recurrent":
-                continue  # its state is there or not: `carries`
+                continue  # its state is there or not when the pass reads it: `Plan.torn`
             first = max(0, start + 1 - m.group.window) if m.group.kind == "sliding" else 0
             for p in range(first, upto):
                 i, slot = divmod(p, m.page)
@@ -198,15 +200,18 @@ class State:
                     break
         return upto
 
-    def carries(self, request: str, start: int, joining: Sequence[Sequence[int]]) -> bool:
-        """Whether every recurrent group, with blocks joining, holds this request's state after `start` tokens."""
+    def carries(self, request: str, start: int) -> bool:
+        """Whether every recurrent group holds this request's state after `start` tokens."""
         r = self.requests[request]
-        tables = [(*table, *new) for table, new in zip(r.tables, joining, strict=True)]
         return start == 0 or all(
             t and m.block(t[-1]).slots[0] == r.prefix(start)
-            for m, t in zip(self.memory, tables, strict=True)
+            for m, t in zip(self.memory, r.tables, strict=True)
             if m.group.kind == "recurrent"
         )
+
+    def findable(self) -> bool:
+        """Whether any block is published."""
+        return any(b.published is not None for m in self.memory for b in m.blocks.values())
 
     def best_hit(self, request: str) -> int:
         """Longest page-aligned prefix of which every group has (or this frame writes) what it takes to go on."""

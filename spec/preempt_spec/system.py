@@ -142,6 +142,8 @@ def admissible(s: View, m: mi.Micro) -> None:
         case mi.Close():
             _close_makes_sense(s, m.step)
         case mi.Grant():
+            if m.hit and any(group.kind == "recurrent" for group in s.groups):
+                raise Malformed("hits", "are not judged together with a recurrent group")
             if m.drafts and any(group.kind == "recurrent" for group in s.groups):
                 # Rejected drafts cannot be cut out of a state; engines keep one per draft, which is not modelled.
                 raise Malformed("drafts", "are not judged together with a recurrent group")
@@ -149,7 +151,10 @@ def admissible(s: View, m: mi.Micro) -> None:
                 _live(s, "requests", m.request)
             for g, blocks in enumerate(m.blocks):
                 _ids(s, "blocks", g, blocks)
-        case mi.Dispatch() | ev.EngineError() | mi.ControlDone():
+        case mi.ControlDone():
+            if m.kind not in ("reset", "pause", "resume"):
+                raise Malformed("kind", f"{m.kind!r} is not judged by this version: reset, pause or resume")
+        case mi.Dispatch() | ev.EngineError():
             pass
         case ev.Withdraw() | ev.Pin() | ev.Unpin() | ev.Unfence():
             _ids(s, "acts.blocks", m.group, m.blocks)
@@ -157,6 +162,8 @@ def admissible(s: View, m: mi.Micro) -> None:
             _ends(s, "acts.blocks", "out", tuple((0, b, m.group) for b in m.blocks))
         case _:
             _live(s, "request", m.request)
+            if isinstance(m, ev.Release | ev.Finish | ev.Abort) and m.until is not None and m.until > s.last_frame:
+                raise Malformed("until", f"frame {m.until} was not dispatched yet")
             if isinstance(m, ev.Publish | ev.Shed):
                 _ids(s, "acts.blocks", m.group, m.blocks)
             elif isinstance(m, ev.Swap):

@@ -12,7 +12,7 @@ from preempt_spec import micro as mi
 from preempt_spec.delivery import deliver, disown, promise
 from preempt_spec.edit import change, forget, insert, loosened, own, resolved, without
 from preempt_spec.memory import Block, Memory
-from preempt_spec.policies.functions import enqueue_at, stale_fate
+from preempt_spec.policies.functions import enqueue_at, stale_fate, waits
 from preempt_spec.state import Plan, Request, State
 from preempt_spec.transfer import arrive_before, copy_done, copy_start, evict, load, swap
 from preempt_spec.view import HOLE, Cycle, Fate, Place, with_holes
@@ -34,6 +34,7 @@ def apply_micro(s: State, m: mi.Micro) -> State:
             return evolve(forget(_fence(s, m.request, m.until), m.request), aborted=(*s.aborted, m.request))
         case mi.ControlDone():
             paused = {"pause": True, "resume": False}.get(m.kind, s.paused)
+            s = _forgotten(s) if m.kind == "reset" else s
             return evolve(s, stall=0, cycle=None, paused=paused, plan=_idle(s))
         case mi.Begin():
             return evolve(s, last_frame=m.frame, plan=Plan(m.frame, s.running, published=s.plan.published))
@@ -88,6 +89,16 @@ def _at(s: State, m: ev.Shed, field: str, table: tuple[int, ...]) -> tuple[tuple
     return (*tables[: m.group], table, *tables[m.group + 1 :])
 
 
+def _forgotten(s: State) -> State:
+    """A reset: what nobody holds is nobody's prefix any more. The weights may be others from now on."""
+    memory = []
+    for g, m in enumerate(s.memory):
+        free = s.free_ids(g)
+        lost = {b: evolve(x, slots=(None,) * len(x.slots)) for b, x in m.blocks.items() if b in free}
+        memory.append(m.having(lost))
+    return evolve(s, memory=tuple(memory))
+
+
 def _idle(s: State) -> Plan:
     """Between steps. What was published meanwhile is still to be looked at when the next step closes."""
     return Plan(s.plan.frame, (), published=s.plan.published)
@@ -109,7 +120,8 @@ def _grant(s: State, m: mi.Grant) -> State:
     if not admitted:
         return evolve(s, plan=plan)
     s = change(s, m.request, place=Place.RUNNING, computed=start)
-    plan = evolve(plan, admitted=(*plan.admitted, m.request))
+    restored = (*plan.restored, m.request) if r.place is Place.SWAPPED else plan.restored
+    plan = evolve(plan, admitted=(*plan.admitted, m.request), restored=restored)
     s = evolve(s, waiting=without(s.waiting, m.request), swapped=without(s.swapped, m.request))
     return evolve(s, plan=plan, running=(*s.running, m.request))
 
@@ -121,7 +133,17 @@ def _demote(s: State, m: ev.Demote) -> State:
     if fate is Fate.DROP:
         # What it wrote for tokens that are dropped now will never be anybody's prefix.
         s = resolved(s, r, len(r.tokens))
-    s = change(s, m.request, place=Place.LIMBO, preempted=True, incarnation=r.incarnation + 1, placeholders=0, drafts=0)
+    computed = min(r.computed, len(r.tokens)) if fate is Fate.DROP else r.computed
+    s = change(
+        s,
+        m.request,
+        place=Place.LIMBO,
+        computed=computed,
+        preempted=True,
+        incarnation=r.incarnation + 1,
+        placeholders=0,
+        drafts=0,
+    )
     plan = evolve(
         s.plan,
         demoted=(*s.plan.demoted, m.request),
@@ -188,6 +210,9 @@ def _dispatch(s: State, frame: int) -> State:
     A flying frame is owed a delivery, an empty one is not.
     """
     s = arrive_before(s, frame)
+    # A recurrent state is read before it is written.
+    torn = tuple(r for r, (start, _) in s.plan.granted.items() if not s.carries(r, start))
+    s = evolve(s, plan=evolve(s.plan, torn=torn))
     due = {}
     for request, (start, tokens) in s.plan.granted.items():
         r = s.requests[request]
@@ -227,10 +252,9 @@ def _close(s: State, m: mi.Close) -> State:
         s = change(s, request, peak=max(r.peak, start + tokens))
     for request in s.plan.admitted:
         s = change(s, request, preempted=False)
-    # An empty step is no idleness of the engine's while it waits for somebody else.
-    waits = not s.plan.granted and bool(s.frames or s.copies or s.paused)
-    stall = 0 if moved or not s.requests else s.stall if waits else s.stall + 1
-    cycle = None if not stall else s.cycle if waits else _aged(s)
+    idle = waits(s)
+    stall = 0 if moved or not s.requests else s.stall if idle else s.stall + 1
+    cycle = None if not stall else s.cycle if idle else _aged(s)
     return evolve(s, stall=stall, cycle=cycle, aborted=(), plan=Plan(s.plan.frame, ()))
 
 

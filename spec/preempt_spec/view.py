@@ -178,6 +178,14 @@ class PlanView(Protocol):
         """Requests that this step admitted."""
 
     @property
+    def restored(self) -> Sequence[str]:
+        """Those of them that were swapped."""
+
+    @property
+    def torn(self) -> Collection[str]:
+        """Requests whose recurrent state was not theirs when this step's pass read it."""
+
+    @property
     def demoted(self) -> Sequence[str]:
         """Victims of this step, in order."""
 
@@ -329,8 +337,8 @@ class View(Protocol):
     def covered(self, request: str, start: int, upto: int) -> int:
         """How far a pass over [start, upto) finds this request's prefix in every slot it attends, in every group."""
 
-    def carries(self, request: str, start: int, joining: Sequence[Sequence[int]]) -> bool:
-        """Whether the state of every recurrent group, with blocks joining, is this request's after `start` tokens."""
+    def findable(self) -> bool:
+        """Whether any block is published."""
 
     def best_hit(self, request: str) -> int:
         """Longest page-aligned prefix of the request that resident full blocks hold, in every group."""

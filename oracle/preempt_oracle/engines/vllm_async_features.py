@@ -22,7 +22,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
 try:
-    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler as AsyncScheduler
 except ImportError:  # before 0.11
     AsyncScheduler = None
 try:

@@ -166,7 +166,8 @@ class Vllm(Engine):
 
     def control(self, cmd: Command) -> Reply:
         """`reset`: empty the prefix cache, preempting whoever runs, as after a change of weights. `pause`, `resume`."""
-        kind, acts = cmd["kind"], []
+        kind: str = cmd["kind"]
+        acts: list[dict[str, Any]] = []
         watch = self._watch()
         if kind == "reset" and features.can_reset():
             if self.shape.frames == 1 and len(self.flights):

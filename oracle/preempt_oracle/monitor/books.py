@@ -12,7 +12,7 @@ from preempt_oracle.monitor.counts import Counts, Ledger
 from preempt_oracle.monitor.growth import Grown, all_grow, growing_as_told
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
-from preempt_spec.policies.policy import Release
+from preempt_spec.policies.policy import Memory, Release
 from preempt_spec.view import Place
 
 
@@ -69,8 +69,9 @@ class Books:
         return all(h.request in admitted for h in e.hits)
 
     def _taxed(self) -> bool:
-        """Whether the price of preemption is to be looked at."""
-        return self.s.policy.tax is not None and self.s.recomputed > 0
+        """Whether the price of preemption, or the host tier, is to be looked at."""
+        policy = self.s.policy
+        return policy.memory is Memory.SWAP or (policy.tax is not None and self.s.recomputed > 0)
 
     def _written(self, published: Sequence[tuple[int, int]]) -> bool:
         """Whether blocks are what they were published as.
@@ -146,10 +147,10 @@ class Books:
             return False
         if o.running is None:
             return o.waiting is None
-        if len(s.rows) + len(s.waiting) + len(s.swapped) != len(s.requests) or (
-            o.swapped and [*o.swapped] != s.swapped
-        ):
+        if len(s.rows) + len(s.waiting) + len(s.swapped) != len(s.requests) or o.loading:
             return False  # somebody is in limbo, or loading
+        if o.swapped is not None and [*o.swapped] != s.swapped:
+            return False
         return o.waiting is not None and [*o.running] == s.running and [*o.waiting] == s.waiting
 
     def _count_observed(self, o: wire.Observed) -> None:

@@ -71,6 +71,7 @@ _SILENT = (
     "free_list_agrees",
     "fences_drain",
     "goes_in_no_circle",
+    "nobodys_copies_are_gone",
     "taxed_moderately",
     "went_out",
     "swaps_while_there_is_room",

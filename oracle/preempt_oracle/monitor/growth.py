@@ -23,7 +23,7 @@ class Told(NamedTuple):
 def growing_as_told(s: Shadow, e: wire.Step) -> Told | None:
     """How the tables grow in this step; None unless all do it as told."""
     m, deltas, sent = s.memory[0], e.blocks, e.sent
-    if len(deltas) != len(sent) or m.pins or m.fences:
+    if len(deltas) != len(sent) or m.special():
         return None
     requests, refs, reserved, total = s.requests, m.refs, m.reserved, m.total
     grown: dict[Req, tuple[int, ...]] = {}
@@ -63,7 +63,7 @@ def paired(e: wire.Step) -> bool:
 def growing(s: Shadow, blocks: Iterable[tuple[str, tuple[int, ...]]]) -> Grown | None:
     """Whose tables grow; None unless all are of the cohort, and all blocks are free and given once."""
     m, requests = s.memory[0], s.requests
-    if m.pins or m.fences:
+    if m.special():
         return None
     refs, reserved, total = m.refs, m.reserved, m.total
     grown: dict[Req, tuple[int, ...]] = {}

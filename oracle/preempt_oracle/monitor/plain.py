@@ -84,7 +84,7 @@ class Plain:
             return False
         if len(s.running) >= limits.max_running or (end < known and not limits.chunked):
             return False
-        lack = (blocks_for(known, m.page) if limits.whole_fit else len(blocks)) - shared
+        lack = (max(blocks_for(known, m.page), len(blocks)) if limits.whole_fit else len(blocks)) - shared
         if hit:
             if hit % m.page or hit > hit_limit(s, request) or len(set(blocks)) < len(blocks):
                 return False

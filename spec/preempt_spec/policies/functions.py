@@ -224,6 +224,12 @@ def oversize(s: View, request: RequestView) -> bool:
     )
 
 
+def waits(s: View) -> bool:
+    """Whether a step was empty because the engine waits for somebody else."""
+    asked = s.frames or s.copies or s.paused or all(r in s.plan.skipped for r in s.live())
+    return not s.plan.granted and bool(asked)
+
+
 def patience(policy: Policy, limits: Limits) -> int:
     """K of live/progress, in steps."""
     match policy.progress:

@@ -89,8 +89,7 @@ def counts_what_was_cached(s: View, e: Close) -> Iterator[str | None]:
             continue
         r = s.request(told.request)
         most = len(r.tokens) if r.preempted else r.prompt
-        start = s.plan.granted[told.request][0]
         if not 0 <= told.external <= told.tokens <= most:
             yield f"{told.request} counts {told.tokens} cached tokens of {most}, {told.external} of them external"
         else:
-            yield None if told.tokens <= start else f"{told.request} counts {told.tokens} cached and starts at {start}"
+            yield None

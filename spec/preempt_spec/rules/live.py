@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import EngineError, Reject
 from preempt_spec.micro import Close, Grant
-from preempt_spec.policies.functions import oversize, patience
+from preempt_spec.policies.functions import oversize, patience, waits
 from preempt_spec.policies.policy import Oversize
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
@@ -21,7 +21,7 @@ PROGRESS = rule(
 @on(PROGRESS, Close)
 def moves(s: View, e: Close) -> Iterator[str | None]:
     """The number of steps since the last progress stays below the profile's K. Idle polls are not counted."""
-    if not s.live() or (not s.plan.granted and (s.frames or s.copies or s.paused)):
+    if not s.live() or waits(s):
         return
     k = patience(s.policy, s.limits)
     new = any(start + n > s.request(r).peak for r, (start, n) in s.plan.granted.items())

@@ -81,6 +81,8 @@ def queues_partition(s: View, e: Close) -> Iterator[str | None]:
         for r in live:
             place = s.request(r).place
             told = {Place.RUNNING: o.running, Place.WAITING: o.waiting, Place.SWAPPED: o.swapped}.get(place, o.loading)
+            if place is Place.LOADING and o.loading is None and r not in o.running:
+                continue  # an engine may keep who loads among those who wait
             if r in seen and r not in (told or ()):
                 yield f"{r} is {place.value} and the engine has it in another queue"
                 return
@@ -151,7 +153,8 @@ ORDER = rule(
 
 
 @on(ORDER, Grant)
-def nobody_overtaken(s: View, e: Grant) -> Iterator[str | None]:
+@on(ORDER, Load)
+def nobody_overtaken(s: View, e: Grant | Load) -> Iterator[str | None]:
     """The admitted request is the first that is ready. Who was loading already had its turn."""
     if s.request(e.request).place in (Place.WAITING, Place.SWAPPED):
         first = next_admitted(s)
@@ -234,12 +237,24 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
         yield _fits(s, e, known)
 
 
+@on(ADMISSION, Load, "counts")
+def load_gates_open(s: View, e: Load) -> Iterator[str | None]:
+    """Who loads takes memory as who is admitted does: the same gates, the slot apart."""
+    if s.request(e.request).place is Place.WAITING:
+        if s.plan.demoted and s.policy.after_preemption is AfterPreemption.CLOSED:
+            yield f"{e.request} begins to load in a step that preempted {s.plan.demoted[0]}"
+        elif s.paused:
+            yield f"{e.request} begins to load while the scheduler is paused"
+        else:
+            yield _fits(s, e, len(s.request(e.request).tokens))
+
+
 def _splits(s: View, end: int, known: int) -> bool:
     """A first chunk although chunked prefill is off. vLLM's long-prefill cap splits prompts all the same (0.33.0)."""
     return not s.limits.chunked and not s.limits.long_prefill and end < known
 
 
-def _fits(s: View, e: Grant, known: int) -> str | None:
+def _fits(s: View, e: Grant | Load, known: int) -> str | None:
     """Room for the whole known sequence if the engine promises it, and above the watermark if something runs."""
     mark = s.limits.watermark if s.running else 0
     had = s.request(e.request).tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preempt_spec.events import Publish, Shed
-from preempt_spec.micro import Close, Grant, grant_start
+from preempt_spec.micro import Close, ControlDone, Grant, grant_start
 from preempt_spec.policies.functions import hit_limit
 from preempt_spec.policies.policy import Publish as When
 from preempt_spec.rules.rule import Kind, on, rule
@@ -116,17 +116,14 @@ def reads_own_prefix(s: View, e: Close) -> Iterator[str | None]:
         yield None if got == end else f"{r} attends slot {got}, which does not hold its token {got} in its context"
 
 
-@on(PROVENANCE, Grant, "blocks")
-def carries_own_state(s: View, e: Grant) -> Iterator[str | None]:
-    """A recurrent state is read before it is written: it must be the request's, after exactly its computed tokens."""
-    r, start = s.request(e.request), grant_start(s, e)
-    goes_on = r.place is Place.RUNNING or (r.place is Place.WAITING and start == r.computed)
-    if goes_on and any(group.kind == "recurrent" for group in s.groups):
-        yield (
-            None
-            if s.carries(e.request, start, e.blocks)
-            else f"the state of {e.request} is not that after {start} tokens"
-        )
+@on(PROVENANCE, Close, "blocks")
+def carries_own_state(s: View, e: Close) -> Iterator[str | None]:
+    """A recurrent state is read before it is written: it was the request's, after exactly its computed tokens."""
+    if any(group.kind == "recurrent" for group in s.groups):
+        for r, (start, _) in s.plan.granted.items():
+            yield (
+                f"the state that the pass of {r} read is not its own after {start} tokens" if r in s.plan.torn else None
+            )
 
 
 @on(PROVENANCE, Shed, "blocks")
@@ -163,6 +160,13 @@ def not_before_its_commit(s: View, e: Publish) -> Iterator[str | None]:
         ends = [(i + 1) * s.pages[e.group] for i, b in enumerate(r.tables[e.group]) if b in e.blocks]
         late = max(ends, default=0) > r.computed - flying
         yield f"{e.request} published pages up to {max(ends)} while frames still write them" if late else None
+
+
+@on(PUBLISH, ControlDone, "publish blocks")
+def reset_withdraws_all(s: View, e: ControlDone) -> Iterator[str | None]:
+    """After a reset nothing of before is found."""
+    if e.kind == "reset":
+        yield "blocks are findable after a reset" if s.findable() else None
 
 
 @on(PUBLISH, Close, "publish blocks")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preempt_spec.events import CopyStart, Evict, Load, Plan, Release, Swap, Unfence
+from preempt_spec.events import Abort, CopyStart, Evict, Finish, Load, Plan, Release, Swap, Unfence
 from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import pages_for, shared_pages
 from preempt_spec.policies.policy import Memory
@@ -30,8 +30,8 @@ def went_out(s: View, e: Release) -> Iterator[str | None]:
 
 
 @on(ROUND_TRIP, Swap, "copies blocks")
-def comes_back_whole(s: View, e: Swap) -> Iterator[str | None]:
-    """A swap-in fills the page of the request's new table that each host block holds, and leaves none out."""
+def comes_back_as_it_was(s: View, e: Swap) -> Iterator[str | None]:
+    """A swap-in fills, in the request's new table, the page that each host block holds."""
     if e.direction != "in":
         return
     r = s.request(e.request)
@@ -41,13 +41,11 @@ def comes_back_whole(s: View, e: Swap) -> Iterator[str | None]:
         pages = needed_pages(group, upto)
         places = {b: i for i, b in enumerate(r.tables[g]) if b != HOLE}
         foreign = [b for b in pairs if b not in places]
-        lost = [i for i in pages if i >= len(r.tables[g]) or r.tables[g][i] not in pairs]
         if foreign:
             yield f"block {foreign[0]} of group {g} is filled for {e.request}, which does not own it"
-        elif lost:
-            yield f"page {lost[0]} of {e.request} (group {g}) does not come back"
-        else:
-            wrong = [i for i in pages if not s.host_holds(e.request, g, pairs[r.tables[g][i]], i, upto)]
+        elif pairs:
+            filled = {places[dst]: src for dst, src in pairs.items()}
+            wrong = [i for i in pages if i in filled and not s.host_holds(e.request, g, filled[i], i, upto)]
             yield f"page {wrong[0]} of {e.request} (group {g}) comes back as something else" if wrong else None
 
 
@@ -56,8 +54,17 @@ def is_there(s: View, e: Grant) -> Iterator[str | None]:
     """Who resumes behind a load finds all of it."""
     if s.request(e.request).place is Place.LOADING:
         start = grant_start(s, e)
-        got = s.covered(e.request, start, start) if s.carries(e.request, start, e.blocks) else 0
+        got = s.covered(e.request, start, start)
         yield None if got == start else f"{e.request} resumes at {start}; what was loaded holds its prefix up to {got}"
+
+
+@on(ROUND_TRIP, Close, "copies blocks")
+def comes_back_whole(s: View, e: Close) -> Iterator[str | None]:
+    """Who was swapped finds all of it when its pass begins, in every group."""
+    for r in s.plan.restored:
+        start = s.plan.granted[r][0]
+        got = 0 if r in s.plan.torn else s.covered(r, start, start)
+        yield None if got == start else f"{r} goes on at {start}; what came back holds its prefix up to {got}"
 
 
 FENCE = rule(
@@ -83,8 +90,12 @@ def not_in_transit(s: View, e: Grant | Plan | Load) -> Iterator[str | None]:
         shared = [shared_pages(group, hit) for group in s.groups]  # a page that is copied out may well be hit
         again = [b for g, new in enumerate(e.blocks) for b in new[shared[g] :] if (g, b) in device]
         attended = [b for g, new in enumerate(e.blocks) for b in new[: shared[g]] if fills and (g, b) in device]
+        tables = s.request(e.request).tables
+        states = {(g, b) for g, group in enumerate(s.groups) if group.kind == "recurrent" for b in tables[g]}
+        if isinstance(e, Grant) and not fills and states & device:
+            yield f"the state of {e.request} is overwritten while a copy still reads it"
+            continue
         if isinstance(e, Grant) and fills:
-            tables = s.request(e.request).tables
             attended += [b for g, table in enumerate(tables) for b in table if (g, b) in device]
         if again:
             yield f"block {again[0]} was given to {e.request} while a copy still uses it"
@@ -98,6 +109,9 @@ def not_written_any_more(s: View, e: CopyStart) -> Iterator[str | None]:
     if e.direction == "in" and e.before is None:
         for _, dst, g in e.blocks:
             frame = s.loosed(g, dst)
+            if s.is_free(g, dst):
+                yield f"block {dst} is filled and nobody owns it"
+                continue
             yield f"block {dst} is filled while frame {frame}, which writes it, flies" if frame is not None else None
 
 
@@ -110,6 +124,19 @@ def not_read_any_more(s: View, e: Evict) -> Iterator[str | None]:
         host = {dst if copy.direction == "out" else src for src, dst, g in copy.blocks if g == e.group}
         used = [b for b in e.blocks if b in host]
         yield f"host block {used[0]} was given up while a copy still uses it" if used else None
+
+
+@on(FENCE, Release, "blocks")
+@on(FENCE, Finish, "blocks")
+@on(FENCE, Abort, "blocks")
+def waits_for_a_frame_that_flies(s: View, e: Release | Finish | Abort) -> Iterator[str | None]:
+    """A fence waits for a frame in flight; behind any other it would be a leak."""
+    if e.until is not None:
+        yield (
+            None
+            if e.until in s.frames
+            else f"blocks of {e.request} are fenced until frame {e.until}, which does not fly"
+        )
 
 
 @on(FENCE, Unfence, "blocks")

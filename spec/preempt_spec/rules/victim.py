@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Release, Requeue, Unplan
-from preempt_spec.micro import Close, Grant
+from preempt_spec.micro import Close, ControlDone, Grant
 from preempt_spec.policies.functions import eligible, excused, fits, pressure, victim
 from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.policy import Release as When
@@ -101,7 +101,8 @@ def wait_for_the_fence(s: View, e: Demote) -> Iterator[str | None]:
 DUTY = rule(
     "victim/duty",
     Kind.POLICY,
-    "When the trigger holds and an eligible victim exists, somebody is preempted, or a declared guard says why not.",
+    "When the trigger holds and an eligible victim exists, somebody is preempted, or a declared guard says why not; a "
+    "reset preempts everybody who runs.",
 )
 
 
@@ -110,6 +111,13 @@ def done(s: View, e: Demote) -> Iterator[str | None]:
     """A preemption under pressure is this duty done."""
     if e.cause == "growth":
         yield None
+
+
+@on(DUTY, ControlDone, "demote")
+def reset_preempts_all(s: View, e: ControlDone) -> Iterator[str | None]:
+    """After a reset nobody runs on KV of before."""
+    if e.kind == "reset":
+        yield f"{s.running[0]} still runs after a reset" if s.running else None
 
 
 @on(DUTY, Close, "counts demote")
