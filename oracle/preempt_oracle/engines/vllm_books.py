@@ -101,7 +101,7 @@ class Books:
         return {
             "preemptions": self.past + sum(request.num_preemptions for request in requests.values()),
             "cached": [
-                [name, request.prefill_stats.num_cached_tokens]
+                [name, request.prefill_stats.num_cached_tokens, request.prefill_stats.num_external_cached_tokens]
                 for name, request in first
                 if request.prefill_stats is not None and not request.num_preemptions
             ],

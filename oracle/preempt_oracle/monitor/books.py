@@ -21,6 +21,7 @@ class Books:
 
     def __init__(self, shadow: Shadow, counts: Counts, ledger: Ledger) -> None:
         self.s, self.c, self.n = shadow, counts, ledger
+        self._swaps = shadow.policy.memory is Memory.SWAP
 
     def quiet(self, e: wire.Step) -> Grown | None:
         """Whose tables grow, if nothing else happens in this step, and all books agree."""
@@ -69,9 +70,11 @@ class Books:
         return all(h.request in admitted for h in e.hits)
 
     def _taxed(self) -> bool:
-        """Whether the price of preemption, or the host tier, is to be looked at."""
-        policy = self.s.policy
-        return policy.memory is Memory.SWAP or (policy.tax is not None and self.s.recomputed > 0)
+        """Whether the price of preemption is to be looked at, or what is left in the host tier."""
+        s = self.s
+        return (s.policy.tax is not None and s.recomputed > 0) or (
+            self._swaps and not s.swapped and len(s.host[0].blocks) > 0
+        )
 
     def _written(self, published: Sequence[tuple[int, int]]) -> bool:
         """Whether blocks are what they were published as.
@@ -155,6 +158,7 @@ class Books:
 
     def _count_observed(self, o: wire.Observed) -> None:
         n = self.n
+        n.emptied += self._swaps and not self.s.swapped
         if o.free is not None:
             n.free += 1
         if o.refs is not None:

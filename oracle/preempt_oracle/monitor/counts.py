@@ -48,6 +48,7 @@ _TOGETHER: Mapping[str, tuple[type, str]] = {
     "held": (mi.Close, "waiting_holds_nothing"),  # … if held was read, per waiting request
     "refs": (mi.Close, "references_agree"),  # … if reference counts were read
     "queues": (mi.Close, "queues_partition queues_in_order queues_in_order"),  # … if both queues were read
+    "emptied": (mi.Close, "nobodys_copies_are_gone"),  # … if victims go to the host, and none is there
     "host": (mi.Close, "host_count_agrees"),  # … per group, if free host blocks were counted
     "stats": (mi.Close, "counts_its_preemptions"),  # … if preemptions were counted
     "cached": (mi.Close, "counts_what_was_cached"),  # … per admission whose cached tokens were counted
@@ -71,7 +72,6 @@ _SILENT = (
     "free_list_agrees",
     "fences_drain",
     "goes_in_no_circle",
-    "nobodys_copies_are_gone",
     "taxed_moderately",
     "went_out",
     "swaps_while_there_is_room",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import ClassVar
 
 from attrs import evolve
 
-from preempt_properties.scenario import Scenario
+from preempt_properties.scenario import Control, Scenario, Step
 from preempt_spec.offload import Offloading
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import PROFILES
@@ -36,6 +37,13 @@ class KnownBad(Reference):
     def scene(cls, scenario: Scenario) -> Scenario:
         """A workload, with what it takes for the fault to have a chance in it."""
         return scenario
+
+
+def often_paused(scenario: Scenario) -> Scenario:
+    """The scenario, with every other step paused."""
+    pauses = (Control("pause"), Step(), Control("resume"), Step())
+    script = [pauses * c.count if isinstance(c, Step) else (c,) for c in scenario.script]
+    return evolve(scenario, script=(*chain.from_iterable(script), *pauses * 3))
 
 
 class BadCache(KnownBad, Offloading):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import BadCache
+from preempt_properties.known_bad.base import BadCache, often_paused
 from preempt_properties.scenario import Scenario
 from preempt_spec import events as ev
 from preempt_spec.memory import Block
+from preempt_spec.offload import Moving
 from preempt_spec.view import Place
 
 BOTH = frozenset({"offload", "frames"})
@@ -33,7 +34,7 @@ class ResumesBeforeItsLoad(BadCache):
         """Loaded as soon as it is asked for."""
         began = super().load(request)
         if began:
-            self.good[request] = self.state.request(request).computed
+            self.good.append(request)
         return began
 
 
@@ -43,9 +44,11 @@ class LoadsIntoWhatIsStillWritten(BadCache):
     rule = "swap/fence"
     bug = "sglang #30899"
 
+    needs = frozenset({"offload", "reset"})
+
     @classmethod
     def scene(cls, scenario: Scenario) -> Scenario:
-        """With many frames, for it takes a step from the preemption to the load."""
+        """With many frames: it takes a step from the reset to the load."""
         scenario = super().scene(scenario)
         return evolve(scenario, config=evolve(scenario.config, frames=4))
 
@@ -56,6 +59,52 @@ class LoadsIntoWhatIsStillWritten(BadCache):
     def holds_back(self, victim: str) -> bool:
         """Never."""
         return False
+
+
+class LoadsIntoNobodysBlocks(BadCache):
+    """Gives the blocks up that it had picked for a load, and begins the load all the same."""
+
+    rule = "swap/fence"
+    bug = "neuralmagic/vllm #92"
+
+    def _start(self, direction: str, blocks: tuple[tuple[int, int, int], ...], moving: Moving) -> None:
+        free = [b for b in sorted(self.state.free_ids(0)) if direction == "in"]
+        if free:
+            blocks = (*blocks[:-1], (blocks[-1][0], free[0], 0))
+        super()._start(direction, blocks, moving)
+
+
+class LoadsWhilePaused(BadCache):
+    """Takes memory for a load although the operator paused it."""
+
+    rule = "queue/admission"
+    needs = frozenset({"offload", "pause"})
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """Paused every other step."""
+        return often_paused(super().scene(scenario))
+
+    def load(self, request: str) -> bool:
+        """As if nobody had said anything."""
+        s = self.state
+        self.state = evolve(s, paused=False)
+        began = super().load(request)
+        self.state = evolve(self.state, paused=s.paused)
+        return began
+
+
+class GivesUpWhatIsStillFilled(BadCache):
+    """Takes a load for failed that only takes long, and gives its blocks back while they are filled."""
+
+    rule = "pool/free-once"
+    bug = "vllm #46014"
+
+    def admit(self) -> None:
+        """Every load that is not done with the next step has failed."""
+        self.failed += [*self.loaders]
+        self.loaders.clear()
+        super().admit()
 
 
 class EvictsWhatIsStillCopied(BadCache):
@@ -106,10 +155,9 @@ class ResumesBehindAFailedLoad(BadCache):
 
     def copy_done(self, copy: int, ok: bool) -> ev.CopyDone:
         """It came."""
-        request = self.moving[copy].loads
         done = super().copy_done(copy, ok)
-        if request in self.good:
-            self.good[request] = self.state.request(request).computed
+        self.good += self.failed
+        self.failed = []
         return done
 
 
@@ -119,11 +167,11 @@ class LoadsTheWrongPage(BadCache):
     rule = "swap/round-trip"
     bug = "LMCache #2158"
 
-    def _start(self, direction: str, blocks: tuple[tuple[int, int, int], ...], moving: object) -> None:
+    def _start(self, direction: str, blocks: tuple[tuple[int, int, int], ...], moving: Moving) -> None:
         if direction == "in":
             sources = [src for src, _, _ in blocks][::-1]
             blocks = tuple((src, dst, g) for src, (_, dst, g) in zip(sources, blocks, strict=True))
-        super()._start(direction, blocks, moving)  # type: ignore[arg-type]
+        super()._start(direction, blocks, moving)
 
 
 class LoadsWhatIsStillStored(BadCache):
@@ -213,6 +261,19 @@ class ForgetsWhoLoaded(BadCache):
     rule = "live/progress"
     bug = "vllm #45388"
 
-    def loaded(self, request: str) -> bool:
-        """Not yet."""
-        return False
+    def admit(self) -> None:
+        """They are not looked at."""
+        self.good = []
+        super().admit()
+
+
+class FencesForEver(BadCache):
+    """Fences the blocks of a cancelled request until a frame that came back long ago."""
+
+    rule = "swap/fence"
+    bug = "sglang #40251"
+
+    def abort(self, request: str) -> ev.Abort:
+        """Until the last one, if nothing flies."""
+        done = super().abort(request)
+        return done if self.state.frames else evolve(done, until=self.state.last_frame)

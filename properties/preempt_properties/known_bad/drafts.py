@@ -25,6 +25,29 @@ class Drafting(KnownBad):
         }
 
 
+class SchedulesDraftsOfBefore(Drafting):
+    """Keeps a victim's drafts, and has them verified when it resumes."""
+
+    rule = "output/stream"
+    also = frozenset({"queue/admission"})  # if they exceed its budget
+    bug = "vllm #31955"
+
+    def prepare(self) -> None:
+        """Nobody was preempted."""
+        self.kept: dict[str, int] = {}
+
+    def preempt(self, victim: str, requester: str) -> None:
+        """They are noted."""
+        self.kept[victim] = self.state.request(victim).drafts
+        super().preempt(victim, requester)
+
+    def first_tokens(self, request: str, hit: int) -> int:
+        """Behind the last known token."""
+        tokens, r = super().first_tokens(request, hit), self.state.request(request)
+        whole = tokens > 1 and max(hit, r.computed) + tokens == len(r.tokens)
+        return tokens + self.kept.pop(request, 0) if whole else tokens
+
+
 class VerifiesWhatNobodyProposed(Drafting):
     """Has one draft more verified than were proposed: a placeholder that is left from the step before."""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 from attrs import evolve
 
-from preempt_properties.known_bad.base import KnownBad
-from preempt_properties.scenario import Control, Scenario, Step
+from preempt_properties.known_bad.base import SWAPPING, KnownBad, often_paused
+from preempt_properties.scenario import Scenario
 from preempt_spec import events as ev
 from preempt_spec.view import Place
 
@@ -45,6 +43,43 @@ class KeepsTheAbortedQueued(KnownBad):
         ghosts = tuple(r for r in self.gone if r not in self.state.requests)
         self.gone = ()
         return evolve(o, waiting=(*(o.waiting or ()), *ghosts))
+
+
+class KeepsABlockOfTheAborted(KnownBad):
+    """Takes back all blocks of an aborted request but the last, which it thinks is still in use."""
+
+    rule = "edge/abort"
+    bug = "sglang #40251"
+
+    def abort(self, request: str) -> ev.Abort:
+        """One too few."""
+        done = super().abort(request)
+        return evolve(done, blocks=tuple(table[:-1] for table in done.blocks or ()))
+
+
+class KeepsTheAbortedSwapped(KnownBad):
+    """Leaves an aborted request in the queue of those whose KV the host holds."""
+
+    rule = "edge/abort"
+    bug = "vllm #6865"
+    policies = SWAPPING
+    needs = frozenset({"host"})
+
+    def prepare(self) -> None:
+        """Nobody was aborted."""
+        self.gone: tuple[str, ...] = ()
+
+    def abort(self, request: str) -> ev.Abort:
+        """It is noted."""
+        self.gone = (*self.gone, request) if self.state.request(request).place is Place.SWAPPED else self.gone
+        return super().abort(request)
+
+    def observe(self) -> ev.Observed:
+        """And still stands there, for a step."""
+        o = super().observe()
+        ghosts = tuple(r for r in self.gone if r not in self.state.requests)
+        self.gone = ()
+        return evolve(o, swapped=(*(o.swapped or ()), *ghosts))
 
 
 class RunsTheAborted(KnownBad):
@@ -98,19 +133,6 @@ class CountsVictimsOnce(KnownBad):
         return evolve(super().observe(), preemptions=self.state.preemptions - self.again)
 
 
-class CountsAResumeAsCached(KnownBad):
-    """Counts what a resumed request had computed before as cached, though it is computed again."""
-
-    rule = "edge/stats"
-    bug = "vllm #25780"
-
-    def observe(self) -> ev.Observed:
-        """Its high-water mark."""
-        o = super().observe()
-        told = tuple(evolve(h, tokens=max(h.tokens, self.state.request(h.request).peak)) for h in o.cached or ())
-        return evolve(o, cached=told)
-
-
 class CountsMoreCachedThanThereIs(KnownBad):
     """Adds the cached tokens of every admission of a request to those of the one before."""
 
@@ -127,6 +149,59 @@ class CountsMoreCachedThanThereIs(KnownBad):
         return evolve(o, cached=told)
 
 
+class CountsBelowNothing(KnownBad):
+    """Takes the cached tokens of the first admission and the external ones of the resume: what is left is negative."""
+
+    rule = "edge/stats"
+    bug = "vllm #36755"
+
+    def observe(self) -> ev.Observed:
+        """More of them are external than there are."""
+        o = super().observe()
+        back = [h for h in o.cached or () if self.state.request(h.request).preempted]
+        told = tuple(evolve(h, external=h.tokens + 1) if h in back else h for h in o.cached or ())
+        return evolve(o, cached=told)
+
+
+class RunsOnAfterAReset(KnownBad):
+    """Resets its cache and leaves whoever runs as it is, on KV of before."""
+
+    rule = "victim/duty"
+    bug = "vllm #46066"
+    needs = frozenset({"reset"})
+
+    def control(self, kind: str) -> ev.Control:
+        """Nobody is preempted."""
+        s = self.state
+        self.state = evolve(s, running=())
+        done = super().control(kind)
+        self.state = evolve(self.state, running=s.running)
+        return done
+
+
+class FindsPagesOfBeforeAReset(KnownBad):
+    """Preempts everybody at a reset and leaves the hashes of their pages findable."""
+
+    rule = "resume/publish"
+    bug = "RBLN #136"
+    needs = frozenset({"reset"})
+
+    def withdraw(self, group: int, blocks: tuple[int, ...]) -> None:
+        """Only what is handed out anew."""
+        if self.resetting:
+            return
+        super().withdraw(group, blocks)
+
+    resetting = False
+
+    def control(self, kind: str) -> ev.Control:
+        """Nothing is withdrawn."""
+        self.resetting = True
+        done = super().control(kind)
+        self.resetting = False
+        return done
+
+
 class AdmitsWhilePaused(KnownBad):
     """Stops whoever runs when the operator pauses it, and goes on admitting."""
 
@@ -137,9 +212,7 @@ class AdmitsWhilePaused(KnownBad):
     @classmethod
     def scene(cls, scenario: Scenario) -> Scenario:
         """Paused every other step."""
-        pauses = (Control("pause"), Step(), Control("resume"), Step())
-        script = [pauses * c.count if isinstance(c, Step) else (c,) for c in scenario.script]
-        return evolve(scenario, script=(*chain.from_iterable(script), *pauses * 3))
+        return often_paused(scenario)
 
     def admit(self) -> None:
         """As if nobody had said anything."""

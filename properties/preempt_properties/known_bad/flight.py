@@ -211,17 +211,6 @@ class ResumesBeforeItsOutputCame(Flying):
         return next(iter(self.state.waiting), None)
 
 
-class PassesOverWhoFlies(Flying):
-    """Schedules no request of which a frame is still in flight, though its next token could be planned."""
-
-    rule = "queue/visit-once"
-    also = frozenset({"victim/duty"})  # the one passed over lacked a block
-
-    def visits(self) -> tuple[str, ...]:
-        """Those whose outputs are all there."""
-        return tuple(r for r in self.state.running if not self.state.request(r).placeholders)
-
-
 class GrantsNothing(Flying):
     """Keeps a running request that waits for its output in the batch, with no token."""
 

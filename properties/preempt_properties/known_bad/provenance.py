@@ -150,22 +150,17 @@ class ShedsAPageTooEarly(KnownBad):
         self.state = change(self.state, request, computed=r.computed)
 
 
-class SkipsATokenOfItsState(KnownBad):
-    """Goes on one token too far on: the recurrent state it reads is that of one token before."""
+class MovesItsStateWithoutACopy(KnownBad):
+    """Gives a running request a second block for its recurrent state, and goes on from what happens to be in it."""
 
     rule = "resume/provenance"
-    also = frozenset({"frame/once"})  # where no group is recurrent, only the start tells
     bug = "vllm #29387"
-    policies = MIXED
     needs = frozenset({"groups"})
 
-    def grant(self, request: str, tokens: int, hit: int = 0, blocks: tuple[tuple[int, ...], ...] = ()) -> None:
-        """Of several tokens the first is left out."""
-        r = self.state.request(request)
-        if r.place is Place.RUNNING and tokens > 1:
-            self.state = change(self.state, request, computed=r.computed + 1)
-            tokens -= 1
-        super().grant(request, tokens, hit, blocks)
+    def pick_blocks(self, group: int, count: int, keep: tuple[int, ...]) -> tuple[int, ...]:
+        """One more where there is one already."""
+        recurrent = self.state.groups[group].kind == "recurrent"
+        return super().pick_blocks(group, 1 if recurrent else count, keep)
 
 
 class HashesPagesWithoutTheirPast(KnownBad):
@@ -301,7 +296,7 @@ class PublishesWhatStillFlies(Committing):
     """Counts what was planned for written: a page is found before the pass that fills it is back."""
 
     rule = "resume/publish"
-    bug = "vllm #29387"
+    bug = "nano-vllm #211"
 
     def written(self, request: str) -> int:
         """This step's grant, too."""

@@ -93,6 +93,32 @@ class ReleasesTwice(KnownBad):
         super().release(victim)
 
 
+class ReleasesWhatItHad(KnownBad):
+    """Takes the blocks of a victim back as often as it was preempted."""
+
+    rule = "pool/free-once"
+    bug = "vllm #51228"
+
+    def release(self, victim: str) -> None:
+        """The first one counts twice the second time."""
+        r, tables = self.state.request(victim), self.owned(victim)
+        if r.incarnation > 1:
+            tables = tuple((*t, *t[:1]) for t in tables)
+        self._act(ev.Release(victim, len(self.state.plan.granted), tables, None, 0, 0))
+
+
+class CreditsTheAbortedTwice(KnownBad):
+    """Takes the last block of a cancelled request back twice."""
+
+    rule = "pool/free-once"
+    bug = "OpenVINO GenAI #4332"
+
+    def abort(self, request: str) -> ev.Abort:
+        """It stands twice in what was taken back."""
+        done = super().abort(request)
+        return evolve(done, blocks=tuple((*t, *t[-1:]) for t in done.blocks or ()))
+
+
 class TakesBackWhatIsNotThere(KnownBad):
     """At the end of a request credits its last block twice."""
 

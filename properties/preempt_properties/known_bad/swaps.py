@@ -168,20 +168,22 @@ class LeaksTheHostCopyOfTheAborted(Swapping):
     rule = "swap/host-pool"
     bug = "sglang #18701"
 
-    def prepare(self) -> None:
-        """None is leaked yet."""
-        self.leaked = 0
-
     def abort(self, request: str) -> ev.Abort:
-        """They are counted as in use, for ever."""
-        self.leaked += sum(g == 0 for g, _, _ in self.backups.get(request, ()))
+        """They are in use for ever."""
+        self.backups.pop(request, None)
         return super().abort(request)
+
+
+class MiscountsTheHost(Swapping):
+    """Counts the host blocks of who came back as in use for one step more."""
+
+    rule = "swap/host-pool"
 
     def observe(self) -> ev.Observed:
         """Fewer are free than are."""
         o = super().observe()
-        free = o.host_free
-        return evolve(o, host_free=free and (free[0] - self.leaked, *free[1:]))
+        back = any(isinstance(a, ev.Evict) for a in self.acts)
+        return evolve(o, host_free=o.host_free and (o.host_free[0] - back, *o.host_free[1:]))
 
 
 class SwapsWhatFits(Swapping):

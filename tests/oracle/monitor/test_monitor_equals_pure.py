@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.monitor.cohort import Cohort
-from preempt_oracle.monitor.plan import Flight
+from preempt_oracle.monitor.content import Held
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_wire
 from preempt_oracle.trace.errors import Fault
@@ -24,6 +24,7 @@ from preempt_properties.play import header, play
 from preempt_properties.strategies import Stream, stream, streams
 from preempt_properties.workload import workload
 from preempt_spec import events as ev
+from preempt_spec.memory import Ahead, Slot
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 from preempt_spec.state import State, initial
@@ -51,13 +52,21 @@ def state_of(s: View) -> dict[str, Any]:
     return {
         "running": [*s.running],
         "waiting": [*s.waiting],
+        "swapped": [*s.swapped],
         "aborted": [*s.aborted],
         "free": [s.free(g) for g in groups],
         "free ids": [s.free_ids(g) for g in groups],
         "shared": [dict(s.shared(g)) for g in groups],
         "stall": s.stall,
+        "cycle": s.cycle,
+        "paused": s.paused,
+        "counters": (s.preemptions, s.recomputed, s.delivered),
         "last frame": s.last_frame,
-        "frames": {frame: _due(flight) for frame, flight in s.frames.items()},
+        "frames": {frame: dict(flight) for frame, flight in s.frames.items()},
+        "copies": dict(s.copies),
+        "host": [{b for b in range(s.host_extent(g)) if s.host_used(g, b)} for g in groups],
+        "fences": [{b: s.fence(g, b) for b in range(s.extent(g))} for g in groups],
+        "published": [*s.plan.published],
         "requests": {
             r.id: (
                 [*r.tokens],
@@ -67,15 +76,42 @@ def state_of(s: View) -> dict[str, Any]:
                 r.place,
                 [[*t] for t in r.tables],
                 [[*t] for t in r.sent],
+                r.placeholders,
+                r.drafts,
+                r.last,
             )
             for r in map(s.request, s.live())
         },
     }
 
 
-def _due(flight: Mapping[str, bool]) -> dict[str, bool]:
-    """What a frame owes; without making the monitor spell it out, which would end its short cut."""
-    return dict.fromkeys(flight.ids, True) if isinstance(flight, Flight) and flight.ends is None else dict(flight)
+def slots_of(monitor: Monitor, state: State) -> Iterator[tuple[str, Any, Any]]:
+    """What each slot holds in the monitor and in the pure state, and what each block is published as."""
+    shadow = monitor.shadow
+    writers = {id(r.tokens): r.id for r in shadow.requests.values()}
+
+    def spelled(held: Held, count: int) -> tuple[Slot, ...]:
+        out: list[Slot] = []
+        for slot in range(count):
+            what: Slot = None
+            for tokens, salt, index, lo, hi in held:
+                at = index * count + slot
+                if lo <= at < hi:
+                    writer = writers.get(id(tokens))
+                    ahead = Ahead(writer, at + 1) if writer else None
+                    what = (salt, tuple(tokens[: at + 1])) if at < len(tokens) else ahead
+                    break
+            out.append(what)
+        return tuple(out)
+
+    for g, (m, pure) in enumerate(zip(shadow.memory, state.memory, strict=True)):
+        for b in range(m.total):
+            yield f"block {b} of {g}", spelled(shadow.held(g, b), m.slots), pure.block(b).slots
+            told = m.published.get(b)
+            yield f"hash of {b} of {g}", told and (told[1], tuple(told[0][: told[2]])), pure.block(b).published
+    for g, (h, pure) in enumerate(zip(shadow.host, state.host, strict=True)):
+        for b, held in h.blocks.items():
+            yield f"host block {b} of {g}", spelled(held, h.slots), pure.block(b).slots
 
 
 def judged(state: State, event: ev.Event, active: Any) -> tuple[str, Any]:
@@ -92,8 +128,11 @@ def fed(monitor: Monitor, event: ev.Event) -> tuple[str, Any]:
         return str(e), None
 
 
-def lockstep(s: Stream) -> str:
-    """Both judge the stream. Returns how it ended: conforms, malformed, or the id of the first rule broken."""
+def lockstep(s: Stream, slots: bool = False) -> str:
+    """Both judge the stream. Returns how it ended: conforms, malformed, or the id of the first rule broken.
+
+    `slots`: compare what is known of every slot, too, which makes the monitor note what it would put off.
+    """
     state, monitor, active = initial(s.header, s.policy), Monitor(s.header, s.policy), clauses(s.header.observes)
     for n, event in enumerate(s.events):
         before = Counter(monitor.exercised)
@@ -108,6 +147,9 @@ def lockstep(s: Stream) -> str:
             return str(broken[0].rule)
         state = outcome.state
         assert state_of(monitor.shadow) == state_of(state), (n, event)
+        if slots and monitor.shadow.tracks:
+            for where, ours, pure in slots_of(monitor, state):
+                assert ours == pure, (n, event, where)
     return "conforms"
 
 
@@ -119,6 +161,12 @@ def test_same_judgement_of_valid_streams(policy: str):
         lockstep(s)
 
     check()
+
+
+@pytest.mark.parametrize("policy", PROFILES)
+def test_same_slots(policy: str):
+    for s in drawn(policy, range(40)):
+        lockstep(s, slots=True)
 
 
 @pytest.mark.parametrize("policy", PROFILES)
