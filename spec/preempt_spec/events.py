@@ -289,7 +289,7 @@ class Finish:
 class Control:
     """reset, pause or resume: the operator acts on the scheduler between steps. (caps: reserved, not judged.)
 
-    A reset preempts everybody who runs and drops all KV: the weights may be others behind it.
+    A reset preempts everybody who runs and drops all KV on the device.
     """
 
     kind: str
@@ -355,7 +355,7 @@ class CopyStart:
 
 @frozen
 class CopyDone:
-    """A copy ended. Not `ok`: nothing can be said of what its destinations hold.
+    """A copy ended. Not `ok`: nothing can be said of what its destinations hold; what came in part is told in parts.
 
     A copy that the worker finishes before it runs some frame (a flush decided behind its start) is told done before
     that frame's step, and not again when the worker reports it.

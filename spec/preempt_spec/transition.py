@@ -155,7 +155,8 @@ def _demote(s: State, m: ev.Demote) -> State:
 
 
 def _requeue(s: State, m: ev.Requeue) -> State:
-    plan = evolve(s.plan, requeued=(*s.plan.requeued, m.request))
+    victim = s.requests[m.request].place is not Place.LOADING  # else its load failed: it waits again
+    plan = evolve(s.plan, requeued=(*s.plan.requeued, m.request) if victim else s.plan.requeued)
     if m.queue == "swapped":
         at = len(s.swapped) if m.index is None else m.index
         s = change(s, m.request, place=Place.SWAPPED)

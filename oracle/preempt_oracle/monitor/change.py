@@ -246,7 +246,9 @@ def withdraw(s: Shadow, m: ev.Withdraw | wire.Withdraw) -> None:
     published = s.memory[m.group].published
     published.update(dict.fromkeys(m.blocks))
     if s.plan.published:
-        s.plan.published = tuple([p for p in s.plan.published if p[0] != m.group or p[1] not in m.blocks])
+        gone = {(m.group, b) for b in m.blocks}
+        if not gone.isdisjoint(s.plan.published):
+            s.plan.published = tuple([p for p in s.plan.published if p not in gone])
 
 
 def _label(s: Shadow, m: ev.Pin | ev.Unpin | ev.Unfence) -> None:

@@ -49,6 +49,7 @@ class Mixed:
         self._hits: dict[str, int] = {}
         self._victims: set[str] = set()
         self._melted = 0
+        self._sure = False  # all acts are about pages that are findable, and hold
         self._at = 0  # the grant that is judged, if it goes through the clauses
         self._full: set[str] | None = None  # of whom the worker was told in full; None: not just of what was given
         self._told: list[tuple[Req, int]] = []  # who was told so already, and how many blocks it had before
@@ -83,7 +84,8 @@ class Mixed:
                 return None  # somebody is passed over: why, is for the clauses to say
         # What a victim gives back may be handed out at once: with acts, blocks are looked at when their turn comes.
         full: set[str] | None
-        told = growing_as_told(s, e) if not e.acts or (not victims and self._labelled(e)) else None
+        self._sure = bool(e.acts) and not victims and self._labelled(e)
+        told = growing_as_told(s, e) if not e.acts or self._sure else None
         if told is not None:
             grown, full = told.full, {*told.full}
             due = all_grow(s, told.grown)
@@ -116,8 +118,8 @@ class Mixed:
         acts = e.acts
         while at < len(acts):
             act = acts[at]
-            run = labels(acts, at)
-            if run and commute(s, e, run, self._grown):
+            run = acts if self._sure else labels(acts, at)
+            if run and (self._sure or commute(s, e, run, self._grown)):
                 if broken := self._grants(done, run[-1].after, k):
                     self.n.publishes += publishing(a for a in run if a.after <= self._at)
                     return broken

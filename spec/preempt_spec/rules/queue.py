@@ -107,7 +107,7 @@ FRONT = rule("queue/front", Kind.POLICY, "A victim re-enters the queue where the
 @on(FRONT, Requeue, "place")
 def at_its_place(s: View, e: Requeue) -> Iterator[str | None]:
     """The index at which the victim was put is the policy's."""
-    if e.index is not None:
+    if e.index is not None and s.request(e.request).place is Place.LIMBO:
         at = requeue_at(s, e.request, e.queue)
         queue = s.swapped if e.queue == "swapped" else s.waiting
         yield (
