@@ -1,4 +1,4 @@
-"""Write a decode-heavy trace with several frames in flight and a prefix cache: vllm-fcfs as vLLM's asynchronous mode is.
+"""Write a decode-heavy trace with several frames in flight and a prefix cache, as vLLM's asynchronous mode does it.
 
 64 running, half of the prompts behind one of a few system prompts, full pages findable when they are scheduled and
 their tokens are known, freed blocks findable until they are handed out again (the oldest first), a preemption every few
@@ -74,7 +74,7 @@ class _Engine:
         self.hash: dict[int, int] = {}  # block -> key
         self.running: list[_Request] = []
         self.waiting: list[_Request] = []
-        self.flying: dict[int, list[tuple[_Request, bool]]] = {}
+        self.flying: dict[int, list[_Request]] = {}  # whom each frame owes a token
         self.born = self.grants = self.preemptions = 0
         self.system = [[rng.randrange(128_000) for _ in range(n)] for n in SYSTEM]
         self.queues: tuple[list[str], list[str]] = ([], [])
@@ -96,8 +96,8 @@ class _Engine:
         frame, owed = next(iter(self.flying.items()))
         del self.flying[frame]
         tokens = tuple((self.rng.randrange(128_000),) for _ in owed)
-        out: list[wire.Event] = [wire.Deliver(frame, tuple([r.id for r, _ in owed]), tokens)]
-        for (r, _), new in zip(owed, tokens, strict=True):
+        out: list[wire.Event] = [wire.Deliver(frame, tuple([r.id for r in owed]), tokens)]
+        for r, new in zip(owed, tokens, strict=True):
             r.tokens += new
             if r.stale:
                 r.stale -= 1
@@ -172,9 +172,8 @@ class _Engine:
             if not ready or not (n := self.admit(ready[0], budget)):
                 break
             budget -= n
-        owed = [(r, True) for r in self.s.ends]
         if self.s.ids:
-            self.flying[frame] = owed
+            self.flying[frame] = self.s.ends
         self.grants += len(self.s.ids)
         return self.event(frame)
 

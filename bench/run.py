@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import async_trace
 import msgspec
 from decode_trace import generate
 from naive import per_grant
@@ -108,6 +109,16 @@ def throughput(folder: Path) -> Iterator[Row]:
         one = min(one, best(lambda: conforming(long), 1))
     yield "check of a trace 10 times as long", 10 * one / ten, "times as long"
     yield "… per grant", 10 * one / ten * grants / conforming(long), "times as long"
+
+
+def in_flight(folder: Path) -> Iterator[Row]:
+    """Three frames in flight and a prefix cache."""
+    trace = folder / "3f.jsonl"
+    async_trace.generate(trace, STEPS, 3)
+    grants = conforming(trace)
+    reading = best(lambda: sum(1 for _ in read(trace)), 5)
+    yield "three frames in flight, prefix cache: read alone", grants / reading, "grants/s"
+    yield "… check, every rule", grants / best(lambda: conforming(trace), 5), "grants/s"
 
 
 def memory(full: bool) -> Iterator[Row]:
@@ -213,6 +224,7 @@ def main() -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         rows += throughput(Path(folder))
+        rows += in_flight(Path(folder))
     rows += memory(args.full)
     rows += judges()
     rows += driving()

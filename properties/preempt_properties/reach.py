@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preempt_spec import events as ev
+from preempt_spec.policies.policy import Memory
 from preempt_spec.state import State
-from preempt_spec.view import Place
+from preempt_spec.view import Fate, Place
 
 #: What is counted, per workload, and why it matters.
 SITUATIONS = {
@@ -29,17 +30,116 @@ SITUATIONS = {
     "empty step": "nothing could be granted",
 }
 
+#: The same, of what needs more than one frame, tier or group, or an operator.
+BEYOND = {
+    "frames fly at a preemption": "several frames were in flight when a request became a victim",
+    "victim flies": "a frame that was in flight owed the victim an output",
+    "stale output delivered": "an output of before a preemption was appended after it",
+    "stale output dropped": "an output of before a reset was dropped after it",
+    "output for the gone": "an output came for a request that was over",
+    "resumed over stale frames": "a request ran again while a frame of before its preemption still flew",
+    "drafts accepted": "a frame brought more than one token for a request",
+    "drafts rejected": "a frame brought fewer tokens for a request than it was granted",
+    "reset": "the operator reset the cache while somebody ran",
+    "paused": "the operator paused the scheduler while somebody was live",
+    "swap out": "a victim's KV went to the host",
+    "swap in": "it came back",
+    "host pool full": "a victim was dropped because the host had no room for it",
+    "several components back": "blocks of more than one group came back together",
+    "window passed": "a block left a table behind its window",
+    "store done": "a copy to the host ended",
+    "load started": "a request waits for copies",
+    "load done": "and they came",
+    "load failed": "or not",
+    "copies out of order": "a copy ended before an older one",
+    "fence set": "blocks were given up behind a pass that may still write them",
+    "fence drained": "the pass came back",
+    "abort while swapped": "a request was cancelled while the host held its KV",
+    "abort while loading": "a request was cancelled while copies filled its blocks",
+}
+
 
 def situations(state: State, event: ev.Event) -> Iterator[str]:
     """The situations that this event, seen in the state before it, shows."""
     match event:
         case ev.Abort():
             r = state.request(event.request)
-            yield f"abort while {'preempted' if r.preempted and r.place is not Place.RUNNING else r.place.value}"
+            if r.place not in (Place.SWAPPED, Place.LOADING):
+                waits = r.preempted and r.place is not Place.RUNNING
+                yield f"abort while {'preempted' if waits else r.place.value}"
             if any(event.request in frame for frame in state.frames.values()):
                 yield "abort in flight"
         case ev.Step():
             yield from _of_step(state, event)
+
+
+def beyond(state: State, event: ev.Event) -> Iterator[str]:
+    """The situations of `BEYOND` that this event, seen in the state before it, shows."""
+    match event:
+        case ev.Abort():
+            place = state.request(event.request).place
+            if place in (Place.SWAPPED, Place.LOADING):
+                yield f"abort while {place.value}"
+        case ev.Step():
+            yield from _of_acts(state, event)
+        case ev.Deliver():
+            yield from _of_delivery(state, event)
+        case ev.Control():
+            if event.kind == "reset" and state.running:
+                yield "reset"
+        case ev.CopyDone():
+            out = state.copies[event.copy].direction == "out"
+            yield "store done" if out else "load done" if event.ok else "load failed"
+            if min(state.copies) < event.copy:
+                yield "copies out of order"
+    if isinstance(event, ev.Abort | ev.Finish) and event.until is not None:
+        yield "fence set"
+
+
+def _of_acts(state: State, step: ev.Step) -> Iterator[str]:
+    if state.paused and state.requests:
+        yield "paused"
+    for act in step.acts:
+        match act:
+            case ev.Demote():
+                if len(state.frames) > 1:
+                    yield "frames fly at a preemption"
+                if any(act.request in f and f[act.request].outputs for f in state.frames.values()):
+                    yield "victim flies"
+            case ev.Swap():
+                yield f"swap {act.direction}"
+                if act.direction == "in" and len({g for *_, g in act.blocks}) > 1:
+                    yield "several components back"
+            case ev.Release():
+                if act.until is not None:
+                    yield "fence set"
+                if state.policy.memory is Memory.SWAP and state.request(act.request).computed and not act.kept:
+                    yield "host pool full"
+            case ev.Shed():
+                yield "window passed"
+            case ev.Load():
+                yield "load started"
+
+
+def _of_delivery(state: State, event: ev.Deliver) -> Iterator[str]:
+    for r, tokens in zip(event.requests, event.tokens, strict=True):
+        due = state.frames[event.frame][r]
+        match due.fate:
+            case Fate.DELIVER:
+                yield "stale output delivered"
+            case Fate.DROP:
+                yield "stale output dropped"
+                if state.request(r).place is Place.RUNNING:
+                    yield "resumed over stale frames"
+            case Fate.GONE:
+                yield "output for the gone"
+            case Fate.LIVE:
+                if len(tokens) > 1:
+                    yield "drafts accepted"
+                if len(tokens) < due.outputs:
+                    yield "drafts rejected"
+    if any(isinstance(a, ev.Unfence) for a in event.acts):
+        yield "fence drained"
 
 
 def _of_step(state: State, step: ev.Step) -> Iterator[str]:

@@ -86,6 +86,14 @@ def stream(random: Random, policy: str, accept: Any, corrupted: bool = True) -> 
     scenario = workload(random, policy, capabilities=CAPABILITIES | {"ties"})
     if random.randrange(3):
         scenario = overlapped(random, scenario, OVERLAP)
+    scheduler: type[Reference] = Reference
+    contract = PROFILES[policy].contract
+    variant: type[KnownBad] | None = random.choice(ZOO) if random.randrange(4) == 3 else None
+    if variant is not None and policy in variant.policies:
+        scenario = variant.scene(scenario)
+        scheduler, contract = variant, variant.contract(contract)
+    elif scenario.config.host_blocks and contract.memory is Memory.RECOMPUTE:
+        scheduler = Offloading
     observes, every = OBSERVES, random.choice((1, 1, 2, 4, 12))  # of so many observations one is not made
     if every > 1:
         observes = frozenset(o for o in sorted(OBSERVES) if random.randrange(every))
@@ -95,14 +103,6 @@ def stream(random: Random, policy: str, accept: Any, corrupted: bool = True) -> 
         reserved=random.choice((0, 0, 1, 2)),
         observes=observes,
     )
-    scheduler: type[Reference] = Reference
-    contract = PROFILES[policy].contract
-    if scenario.config.host_blocks and contract.memory is Memory.RECOMPUTE:
-        scheduler = Offloading
-    elif random.randrange(4) == 3:
-        variant: type[KnownBad] = random.choice(ZOO)
-        if policy in variant.policies:
-            scheduler, contract = variant, variant.contract(contract)
     events = list(play(scenario, scheduler(head, contract)))
     mutations = 0
     if corrupted:

@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING or __package__:
+    from preempt_oracle.engines import vllm_async_faults as overlap
     from preempt_oracle.engines import vllm_faults_memory as memory
     from preempt_oracle.engines import vllm_faults_plan as plan
     from preempt_oracle.engines import vllm_faults_victims as victims
     from preempt_oracle.engines.faults import Fault
 else:
+    import vllm_async_faults as overlap
     import vllm_faults_memory as memory
     import vllm_faults_plan as plan
     import vllm_faults_victims as victims
     from faults import Fault
 
-FAULTS: tuple[Fault, ...] = (*victims.FAULTS, *memory.FAULTS, *plan.FAULTS)
+FAULTS: tuple[Fault, ...] = (*victims.FAULTS, *memory.FAULTS, *plan.FAULTS, *overlap.FAULTS)

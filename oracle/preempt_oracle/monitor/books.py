@@ -26,7 +26,7 @@ class Books:
     def quiet(self, e: wire.Step) -> Grown | None:
         """Whose tables grow, if nothing else happens in this step, and all books agree."""
         s = self.s
-        if s.aborted or e.resumed or e.hits or s.cycle is not None or self._taxed():
+        if s.aborted or e.resumed or e.hits or s.cycle is not None or self._taxed(len(s.frames) + 1):
             return None
         told = growing_as_told(s, e)
         if told is None or told.full or not all_grow(s, told.grown):
@@ -44,7 +44,9 @@ class Books:
     def agree(self, e: wire.Step, told: bool) -> bool:
         """After a step with preemptions or admissions: every book agrees. `told`: what was sent is known to."""
         s, plan = self.s, self.s.plan
-        if s.aborted or plan.pending or s.cycle is not None or s.memory[0].fences or self._taxed():
+        if s.aborted or plan.pending or s.cycle is not None or s.memory[0].fences:
+            return False
+        if plan.restored or self._taxed(len(s.frames)):
             return False
         if not self._observed(e.observed, s.memory[0].nfree):
             return False
@@ -69,12 +71,17 @@ class Books:
                 return False
         return all(h.request in admitted for h in e.hits)
 
-    def _taxed(self) -> bool:
+    def _taxed(self, flying: int) -> bool:
         """Whether the price of preemption is to be looked at, or what is left in the host tier."""
         s = self.s
-        return (s.policy.tax is not None and s.recomputed > 0) or (
-            self._swaps and not s.swapped and len(s.host[0].blocks) > 0
-        )
+        return (s.policy.tax is not None and s.recomputed > 0) or (self._nobodys(flying) and len(s.host[0].blocks) > 0)
+
+    def _nobodys(self, flying: int) -> bool:
+        """Whether the host should be empty: it keeps what victims need, and nobody is swapped, or in between."""
+        s = self.s
+        if not self._swaps or s.swapped or s.plan.restored or flying > 1:
+            return False
+        return all(r.place is not Place.LIMBO for r in s.requests.values())
 
     def _written(self, published: Sequence[tuple[int, int]]) -> bool:
         """Whether blocks are what they were published as.
@@ -100,7 +107,7 @@ class Books:
             if told.request in plan.admitted:
                 r = s.requests[told.request]
                 most = len(r.tokens) if r.preempted else r.prompt
-                if not 0 <= told.external <= told.tokens <= min(most, plan.granted[told.request][0]):
+                if not 0 <= told.external <= told.tokens <= most:
                     return False
         return True
 
@@ -158,7 +165,7 @@ class Books:
 
     def _count_observed(self, o: wire.Observed) -> None:
         n = self.n
-        n.emptied += self._swaps and not self.s.swapped
+        n.emptied += self._nobodys(len(self.s.frames))
         if o.free is not None:
             n.free += 1
         if o.refs is not None:

@@ -18,7 +18,7 @@ from preempt_oracle.monitor.transfer import copy_done, copy_start, evict, swap
 from preempt_oracle.trace import wire
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.functions import enqueue_at, shared_pages
+from preempt_spec.policies.functions import enqueue_at, shared_pages, waits
 from preempt_spec.view import HOLE, Cycle, Place, with_holes
 
 
@@ -82,6 +82,8 @@ def change(s: Shadow, m: mi.Micro) -> None:
             copy_done(s, m)
         case mi.ControlDone():
             s.stall, s.cycle = 0, None
+            if m.kind == "reset":
+                _forgotten(s)
             s.paused = {"pause": True, "resume": False}.get(m.kind, s.paused)
             s.plan = Plan(s.plan.frame, (), None, s.plan.published)
         case _:
@@ -189,6 +191,8 @@ def enter(s: Shadow, r: Req, start: int, tokens: int) -> None:
     if r.place not in (Place.WAITING, Place.SWAPPED, Place.LOADING):
         plan.spent_running += tokens
         return
+    if r.place is Place.SWAPPED:
+        plan.restored += (request,)
     r.place = Place.RUNNING
     s.resumes += r.preempted
     r.base = start
@@ -226,9 +230,10 @@ def requeue(s: Shadow, m: ev.Requeue | wire.Requeue) -> None:
     """A victim waits, or is swapped."""
     r = s.requests[m.request]
     s.odd = s.odd or r.place not in (Place.LIMBO, Place.LOADING)
+    if r.place is not Place.LOADING:  # else its load failed: it waits again
+        s.plan.requeued += (m.request,)
     queue, r.place = (s.swapped, Place.SWAPPED) if m.queue == "swapped" else (s.waiting, Place.WAITING)
     queue.insert(len(queue) if m.index is None else m.index, m.request)
-    s.plan.requeued += (m.request,)
 
 
 def publish(s: Shadow, m: ev.Publish | wire.Publish) -> None:
@@ -297,6 +302,13 @@ def close(s: Shadow, sent: Sequence[ev.Sent]) -> None:
     s.settle_in(s.rows)
 
 
+def _forgotten(s: Shadow) -> None:
+    """A reset: what nobody holds is nobody's prefix any more."""
+    for m in s.memory:
+        for b in m.free_ids():
+            m.put(b, ())
+
+
 def tell(s: Shadow, sent: Sequence[ev.Sent | wire.Sent]) -> None:
     """The worker is told of tables."""
     for x in sent:
@@ -319,14 +331,14 @@ def settle_step(s: Shadow, moved: bool) -> None:
     for request in plan.admitted:
         s.requests[request].preempted = False
     # An empty step is no idleness of the engine's while it waits for somebody else.
-    waits = not plan.granted and bool(s.frames or s.copies or s.paused)
+    idle = not plan.granted and waits(s)
     if moved or not s.requests:
         s.stall = 0
-    elif not waits:
+    elif not idle:
         s.stall += 1
     if not s.stall:
         s.cycle = None
-    elif not waits:
+    elif not idle:
         s.cycle = _aged(s)
     s.aborted.clear()
     s.plan = Plan(plan.frame, ())

@@ -80,6 +80,8 @@ _SILENT = (
     "is_there",
     "not_in_transit",
     "not_before_its_commit",
+    "comes_back_whole",
+    "waits_for_a_frame_that_flies",
 )
 #: Clauses that go over every grant at the end of a step: replaced by their counts where columns prove them.
 _HEAVY = ("no_unexplained_skip", "not_left_to_starve", "reads_own_prefix", "moves")

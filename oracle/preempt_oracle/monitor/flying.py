@@ -34,9 +34,11 @@ def stale(s: Shadow, r: Req, cause: str) -> None:
     fate = stale_fate(s, r.id, cause)
     for flight in s.frames.values():
         flight.fated(r.id, fate)
-    if fate is Fate.DROP and r.reach > len(r.tokens):
-        # What it wrote ahead is nobody's prefix: it stands in a list that grows no more.
-        r.tokens, r.reach = [*r.tokens], 0
+    if fate is Fate.DROP:
+        if r.reach > len(r.tokens):
+            # What it wrote ahead is nobody's prefix: it stands in a list that grows no more.
+            r.tokens, r.reach = [*r.tokens], 0
+        r.base = min(r.base, len(r.tokens))
     r.promised(-r.placeholders)
     r.drafts = 0
 
@@ -63,6 +65,8 @@ def tighten(s: Shadow, frame: int) -> None:
 def dispatch(s: Shadow, frame: int) -> None:
     """Copies ordered before the frame are done; every grant's KV is written; computed tokens advance."""
     arrive_before(s, frame)
+    # A recurrent state is read before it is written.
+    s.plan.torn = tuple([r for r, (start, _) in s.plan.granted.items() if not s.carries(r, start)])
     due: dict[str, Due] = {}
     owing: list[Req] = []
     for request, (start, tokens) in s.plan.granted.items():
@@ -115,7 +119,10 @@ def deliver(s: Shadow, m: ev.Deliver) -> None:
             r.base += sampled - due.outputs
             _settle(s, r, due, sampled, max(before, r.base))
         elif due.fate is Fate.DELIVER and due.outputs:
-            _settle(s, r, due, sampled, max(before, due.position + sampled - 1) if sampled < due.outputs else None)
+            upto = due.position + sampled - 1
+            _settle(s, r, due, sampled, max(before, upto) if sampled < due.outputs else None)
+            if sampled < due.outputs:
+                r.base = min(r.base, upto)  # who was not released yet keeps no more than that
         if m.proposed is not None and due.fate is Fate.LIVE and r.place is Place.RUNNING:
             r.drafts = m.proposed[i]
     s.settle_in(touched)

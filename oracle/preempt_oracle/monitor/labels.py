@@ -84,7 +84,7 @@ def commute(s: Shadow, e: wire.Step, acts: Iterable[wire.Act], new: Mapping[str,
     return True
 
 
-def make(s: Shadow, acts: Iterable[wire.Publish | wire.Withdraw]) -> None:
+def make(s: Shadow, acts: Iterable[wire.Act]) -> None:
     """Make them so, in order."""
     for act in acts:
         if type(act) is wire.Publish:

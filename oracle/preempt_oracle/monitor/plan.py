@@ -61,6 +61,8 @@ class Plan:
     requeued: tuple[str, ...] = ()
     skipped: Mapping[str, str] = MappingProxyType({})
     served: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    torn: tuple[str, ...] = ()
     fenced = self_preempted = False
     incoming: tuple[tuple[int, int, Held], ...] = ()  # what swaps bring to (group, block) before the frame runs
 

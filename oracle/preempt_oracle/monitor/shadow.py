@@ -179,12 +179,12 @@ class Shadow(Members):
                 equal = written
         return True
 
-    def carries(self, request: str, start: int, joining: Sequence[Sequence[int]]) -> bool:
-        """Whether the state of every recurrent group, with blocks joining, is this request's after `start` tokens."""
+    def carries(self, request: str, start: int) -> bool:
+        """Whether the state of every recurrent group is this request's after `start` tokens."""
         r = self.requests[request]
-        for m, table, new in zip(self.memory, r.tables, joining, strict=True):
+        for m, table in zip(self.memory, r.tables, strict=True):
             if start and m.kind == "recurrent":
-                last = new[-1] if new else table[-1] if table else HOLE
+                last = table[-1] if table else HOLE
                 if last == HOLE or not m.holds(last, r.tokens, r.salt, start - 1, start):
                     return False
         return True
@@ -249,6 +249,10 @@ class Shadow(Members):
         self._settle_owner(m, block)
         tokens, salt, end = what
         return m.holds(block, tokens, salt, end - m.slots, end)
+
+    def findable(self) -> bool:
+        """Whether any block is published."""
+        return any(what is not None for m in self.memory for what in m.published.values())
 
     def fingerprint(self) -> object:
         """All that decides what a scheduler without cache and hidden state does next, as a value; block ids apart."""

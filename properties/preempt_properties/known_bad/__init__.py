@@ -8,6 +8,7 @@ from preempt_properties.known_bad import (
     accounting,
     bookkeeping,
     caches,
+    controls,
     drafts,
     edges,
     flight,
@@ -37,6 +38,7 @@ _MODULES = (
     returns,
     liveness,
     edges,
+    controls,
 )
 
 #: Every known-bad scheduler, in the order of the modules.

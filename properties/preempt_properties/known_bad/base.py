@@ -55,6 +55,6 @@ class BadCache(KnownBad, Offloading):
     @classmethod
     def scene(cls, scenario: Scenario) -> Scenario:
         """With a host pool."""
-        config = scenario.config
-        host = config.host_blocks or config.blocks
-        return evolve(scenario, config=evolve(config, host_blocks=host, caching=True, whole_fit=True))
+        c = scenario.config
+        config = evolve(c, host_blocks=c.host_blocks or c.blocks, caching=True, whole_fit=True, groups="full")
+        return evolve(scenario, config=config)

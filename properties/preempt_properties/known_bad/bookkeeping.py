@@ -51,6 +51,17 @@ class HalfTakesBack(KnownBad):
             super()._act(act)
 
 
+class RefundsTooMuch(KnownBad):
+    """Gives the budget one token more back than the grant of its victim had taken."""
+
+    rule = "victim/unplan"
+    bug = "vllm #23713"
+    policies = PRIORITY
+
+    def _act(self, act: ev.Act) -> None:
+        super()._act(evolve(act, tokens=act.tokens + 1) if isinstance(act, ev.Unplan) else act)
+
+
 class GrantsItselfAfterItsPreemption(KnownBad):
     """A request that preempted itself sees room now, and is granted tokens all the same."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from preempt_properties.known_bad.base import BadCache, often_paused
-from preempt_properties.scenario import Scenario
+from preempt_properties.scenario import Control, Scenario, Step
 from preempt_spec import events as ev
 from preempt_spec.memory import Block
 from preempt_spec.offload import Moving
@@ -117,7 +117,7 @@ class EvictsWhatIsStillCopied(BadCache):
         found = super().pick_host(taken)
         busy = [b for moved in self.moving.values() for b in moved.host if self.state.host_used(0, b)]
         if found is None and busy:
-            self._act(ev.Evict(busy[:1], len(self.state.plan.granted)))
+            self._act(ev.Evict((busy[0],), len(self.state.plan.granted)))
         return found
 
 
@@ -179,7 +179,13 @@ class LoadsWhatIsStillStored(BadCache):
 
     rule = "swap/host-pool"
     bug = "sglang #33385"
-    needs = frozenset({"offload", "reset"})  # else the block that is still stored is found itself
+    needs = frozenset({"offload", "reset"})
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """With resets: else the block that is still stored is found itself."""
+        scenario = super().scene(scenario)
+        return evolve(scenario, script=(*scenario.script, *(Step(2), Control("reset")) * 3))
 
     def load(self, request: str) -> bool:
         """What is under way counts."""
@@ -274,6 +280,15 @@ class FencesForEver(BadCache):
     bug = "sglang #40251"
 
     def abort(self, request: str) -> ev.Abort:
-        """Until the last one, if nothing flies."""
+        """Until the last one, whether or not it flies."""
+        self.dying = True
         done = super().abort(request)
-        return done if self.state.frames else evolve(done, until=self.state.last_frame)
+        self.dying = False
+        return done
+
+    dying = False
+
+    def fences(self, request: str) -> int | None:
+        """Those of others are right."""
+        last = self.state.last_frame
+        return last if self.dying and last >= 0 else super().fences(request)

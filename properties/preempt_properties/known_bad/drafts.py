@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from preempt_properties.known_bad.base import MIXED, KnownBad
+from preempt_properties.scenario import Scenario
 from preempt_spec import events as ev
 from preempt_spec.edit import change
 from preempt_spec.view import Fate, Place
@@ -14,6 +15,12 @@ class Drafting(KnownBad):
     """It speculates."""
 
     needs = frozenset({"drafts", "frames"})
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """Two drafts or more."""
+        config = scenario.config
+        return evolve(scenario, config=evolve(config, drafts=config.drafts or min(2, config.budget - 1)))
 
     def rejected(self, e: ev.Deliver) -> dict[str, int]:
         """Drafts of the frame that were not accepted, per live request."""

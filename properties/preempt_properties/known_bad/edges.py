@@ -1,11 +1,10 @@
-"""Requests that are cancelled (bugs of kind I)."""
+"""Requests that are cancelled, and what is counted of the others (bugs of kinds H and I)."""
 
 from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import SWAPPING, KnownBad, often_paused
-from preempt_properties.scenario import Scenario
+from preempt_properties.known_bad.base import SWAPPING, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.view import Place
 
@@ -161,62 +160,3 @@ class CountsBelowNothing(KnownBad):
         back = [h for h in o.cached or () if self.state.request(h.request).preempted]
         told = tuple(evolve(h, external=h.tokens + 1) if h in back else h for h in o.cached or ())
         return evolve(o, cached=told)
-
-
-class RunsOnAfterAReset(KnownBad):
-    """Resets its cache and leaves whoever runs as it is, on KV of before."""
-
-    rule = "victim/duty"
-    bug = "vllm #46066"
-    needs = frozenset({"reset"})
-
-    def control(self, kind: str) -> ev.Control:
-        """Nobody is preempted."""
-        s = self.state
-        self.state = evolve(s, running=())
-        done = super().control(kind)
-        self.state = evolve(self.state, running=s.running)
-        return done
-
-
-class FindsPagesOfBeforeAReset(KnownBad):
-    """Preempts everybody at a reset and leaves the hashes of their pages findable."""
-
-    rule = "resume/publish"
-    bug = "RBLN #136"
-    needs = frozenset({"reset"})
-
-    def withdraw(self, group: int, blocks: tuple[int, ...]) -> None:
-        """Only what is handed out anew."""
-        if self.resetting:
-            return
-        super().withdraw(group, blocks)
-
-    resetting = False
-
-    def control(self, kind: str) -> ev.Control:
-        """Nothing is withdrawn."""
-        self.resetting = True
-        done = super().control(kind)
-        self.resetting = False
-        return done
-
-
-class AdmitsWhilePaused(KnownBad):
-    """Stops whoever runs when the operator pauses it, and goes on admitting."""
-
-    rule = "queue/admission"
-    bug = "xLLM #1640"
-    needs = frozenset({"pause"})
-
-    @classmethod
-    def scene(cls, scenario: Scenario) -> Scenario:
-        """Paused every other step."""
-        return often_paused(scenario)
-
-    def admit(self) -> None:
-        """As if nobody had said anything."""
-        s = self.state
-        self.state = evolve(s, paused=False)
-        super().admit()
-        self.state = evolve(self.state, paused=s.paused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from preempt_properties.known_bad.base import MIXED, KnownBad
+from preempt_properties.scenario import Scenario
 from preempt_spec import events as ev
 from preempt_spec.edit import change
 from preempt_spec.policies.policy import Policy, Stale
@@ -29,6 +30,11 @@ class Dropping(Flying):
     def contract(cls, policy: Policy) -> Policy:
         """A victim may resume at once, and computes anew what still flies."""
         return evolve(policy, stale=Stale.DROP)
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """With many frames: some still fly when a victim runs again."""
+        return evolve(scenario, config=evolve(scenario.config, frames=4))
 
 
 def rows(e: ev.Deliver, keep: list[int]) -> ev.Deliver:

@@ -68,6 +68,11 @@ class PreemptsForFairness(KnownBad):
         """It may do so, and promises to be moderate."""
         return evolve(policy, causes=policy.causes | {"starvation"}, tax=1)
 
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """Without a cache, in which what was computed would be found."""
+        return evolve(scenario, config=evolve(scenario.config, caching=False))
+
     def serve_running(self) -> None:
         """All but the head, the last one first."""
         for victim in self.state.running[:0:-1] if self.state.waiting else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import KnownBad
+from preempt_properties.known_bad.base import MIXED, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.view import Place
 
@@ -78,40 +78,16 @@ class TakesOneMore(KnownBad):
 
 
 class GoesOnBehindAFence(KnownBad):
-    """Releases its victims behind a transfer, sees no free block, and takes the next victim."""
+    """Releases its victims behind a pass that still writes them, sees no free block, and takes the next victim."""
 
     rule = "victim/yield"
     bug = "TensorRT-LLM #18115"
+    policies = MIXED
+    needs = frozenset({"frames"})
 
-    def prepare(self) -> None:
-        """No transfer yet."""
-        self.fenced: list[tuple[int, int, tuple[int, ...]]] = []  # frame, group, blocks
-
-    def release(self, victim: str) -> None:
-        """The blocks come back only once this step's frame is done."""
-        s = self.state
-        tables, frame = s.request(victim).tables, s.plan.frame
-        for g, table in enumerate(tables):
-            self.fenced.append((frame, g, tuple(b for b in table if b not in s.shared(g))))
-        self._act(ev.Release(victim, len(s.plan.granted), tables, frame, 0, 0))
-
-    def serve_running(self) -> None:
-        """Transfers of earlier frames are done by now."""
-        self.drain()
-        super().serve_running()
-
-    def admit_waiting(self) -> None:
-        """Here too: some policies admit first."""
-        self.drain()
-        super().admit_waiting()
-
-    def drain(self) -> None:
-        """Blocks behind the fences of earlier frames are free."""
-        now = self.state.plan.frame
-        for frame, group, blocks in self.fenced:
-            if frame < now and blocks:
-                self._act(ev.Unfence(blocks, len(self.state.plan.granted), group))
-        self.fenced = [f for f in self.fenced if f[0] >= now]
+    def fences(self, request: str) -> int | None:
+        """Until the last frame that flies for it."""
+        return max((f for f, due in self.state.frames.items() if request in due), default=None)
 
 
 class LetsItStarve(KnownBad):

@@ -144,7 +144,7 @@ def test_a_large_pool_is_not_walked_in_every_step(vllm):
     header = vllm.start(blocks=65, max_length=130)
     assert not {"free-ids", "refs"} & set(header["observes"])
     vllm.add("a", [1, 2, 3], 1)
-    assert set(vllm.turn()["observed"]) == {"free", "running", "waiting", "held"}
+    assert set(vllm.turn()["observed"]) == {"free", "running", "waiting", "held", "preemptions", "cached"}
 
 
 def test_fcfs_preempts_the_last_runner_and_brings_it_back_in_full(vllm):

@@ -62,7 +62,7 @@ EVENTS: tuple[e.Event, ...] = (
             ("e",),
             (18, 0),
             1,
-            (e.Hit("b:1", 16),),
+            (e.Cached("b:1", 16, 8),),
         ),
     ),
     e.Deliver(
