@@ -39,6 +39,7 @@ HISTORY: tuple[Release, ...] = (
             "output/stream": "outputs of several frames in flight: each must stand behind the token it was sampled "
             "behind; who is owed an output, and whether it comes once, is frame/once now",
             "live/progress": "an empty step while a frame or a copy flies, or while paused, is no idleness",
+            "pool/conserve": "blocks that a copy in flight fills are not free, even when their owner is gone",
             "victim/duty": "a reset is a trigger too",
             "resume/hit": "without a cache and without host copies an admission starts at nothing",
             "queue/one-place": "swapped and loading are places, and so is limbo where the profile declares it",

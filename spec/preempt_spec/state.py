@@ -245,9 +245,11 @@ class State:
 
     def fingerprint(self) -> object:
         """What a scheduler without cache and hidden state decides by, block ids apart."""
-        requests = frozenset((r.id, r.place, r.computed, len(r.tokens), r.drafts) for r in self.requests.values())
+        requests = frozenset(
+            (r.id, r.place, r.computed, len(r.tokens), r.placeholders, r.drafts) for r in self.requests.values()
+        )
         free = tuple(self.free(g) for g in range(len(self.memory)))
-        return (self.running, self.waiting, self.swapped, requests, free)
+        return (self.running, self.waiting, self.swapped, requests, free, len(self.frames))
 
     # -- the host tier ------------------------------------------------------------------------------------------------
 

@@ -24,10 +24,10 @@ def swap(s: State, m: ev.Swap) -> State:
 
 
 def copy_start(s: State, m: ev.CopyStart) -> State:
-    """The host blocks an out-copy fills are in use from its start."""
+    """The host blocks an out-copy fills are in use from its start, for what it carries; it may fail still."""
     held = _held(s.memory if m.direction == "out" else s.host, m.blocks)
     if m.direction == "out":
-        s = evolve(s, host=_filled(s.host, m.blocks, tuple((None,) * len(slots) for slots in held)))
+        s = evolve(s, host=_filled(s.host, m.blocks, held))
     copies = {**s.copies, m.copy: Copy(m.direction, m.blocks, m.before)}
     return evolve(s, copies=copies, carried={**s.carried, m.copy: held})
 

@@ -44,7 +44,8 @@ THRASH = rule(
 def goes_in_no_circle(s: View, e: Close) -> Iterator[str | None]:
     """What decides by queues, tables and cache alone, and finds them as they were, does the same again, for ever."""
     # A cache's order of eviction cannot be seen: with one, an equal state may go on differently.
-    if s.policy.hidden or s.limits.caching or s.cycle is None or s.preemptions == s.cycle.preemptions:
+    hidden = s.policy.hidden or s.limits.caching or any(s.host_extent(g) for g in range(len(s.groups)))
+    if hidden or s.cycle is None or s.preemptions == s.cycle.preemptions:
         return
     back = s.fingerprint() == s.cycle.state
     yield f"{s.cycle.age + 1} steps and a preemption later all is as it was, without progress" if back else None

@@ -14,8 +14,8 @@ from preempt_spec.view import HOLE, Place, View, with_holes
 CONSERVE = rule(
     "pool/conserve",
     Kind.MUST,
-    "Per tier and group, total less reserved blocks = owned, pinned, fenced and free blocks, disjoint; an evictable "
-    "block is free.",
+    "Per tier and group, total less reserved blocks = owned, pinned, fenced and free blocks, and those that a copy fills "
+    "for nobody; an evictable block is free.",
 )
 
 
@@ -209,3 +209,12 @@ def grant_fits(s: View, e: Grant) -> Iterator[str | None]:
     end = start + e.tokens
     room = table_room(s.groups, tables, end)
     yield None if end <= room else f"{e.request} is granted up to token {end} and owns room for {room}"
+
+
+@on(CAPACITY, Load, "counts")
+def load_fits(s: View, e: Load) -> Iterator[str | None]:
+    """Every token that is loaded or hit has a slot in the table."""
+    tables = [(*t, *new) for t, new in zip(s.request(e.request).tables, e.blocks, strict=True)]
+    room = table_room(s.groups, tables, e.computed)
+    right = e.computed <= room and e.hit <= e.computed
+    yield None if right else f"{e.request} loads up to token {e.computed}, {e.hit} hit, and owns room for {room}"

@@ -71,7 +71,7 @@ FENCE = rule(
     "swap/fence",
     Kind.MUST,
     "A block is reused only after the copies and passes that use it are done, or ordered before the reusing frame; no "
-    "pass reads a block whose load is not done.",
+    "pass reads a block whose load is not done; a fence waits for a frame that flies, and falls when that is back.",
     since="1.0",
 )
 
