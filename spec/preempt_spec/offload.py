@@ -77,7 +77,7 @@ class Offloading(Reference):
 
     def dispatch(self) -> ev.Step:
         """Full pages of this frame that the host does not know are pinned, and copied behind it."""
-        known = {x.slots[-1] for x in self.state.host[0].blocks.values()} | self.on_their_way()
+        known = {x.slots[-1] for x in self.state.host[0].blocks.values()}
         page, after = self.state.pages[0], len(self.state.plan.granted)
         stores: list[tuple[int, int, int]] = []
         for r, (start, tokens) in self.state.plan.granted.items():
@@ -93,10 +93,6 @@ class Offloading(Reference):
             self.pin(device, after)
             self._start("out", tuple(stores), Moving(device, host))
         return super().dispatch()
-
-    def on_their_way(self) -> set[object]:
-        """Pages that copies bring to the host."""
-        return {slots[-1] for held in self.state.carried.values() for slots in held}
 
     def pick_host(self, taken: int) -> int | None:
         """A free host block, beside those `taken` in this step; None if the pool is full: then it is not stored."""
@@ -164,7 +160,9 @@ class Offloading(Reference):
         if s.paused or r.computed:
             return False
         blocks, hit = self.find_prefix(request)
-        at = {x.slots[-1]: b for b, x in s.host[0].blocks.items() if is_page(x, x.slots[-1])}
+        filling = {b for m in self.moving.values() if not m.loads for b in m.host}
+        stored = {b: x for b, x in s.host[0].blocks.items() if b not in filling}
+        at = {x.slots[-1]: b for b, x in stored.items() if is_page(x, x.slots[-1])}
         end, sources = hit, []
         while end + page <= hit_limit(s, request) and (src := at.get((r.salt, r.tokens[: end + page]))) is not None:
             sources.append(src)

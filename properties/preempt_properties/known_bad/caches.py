@@ -61,6 +61,18 @@ class LoadsIntoWhatIsStillWritten(BadCache):
         return False
 
 
+class TakesOneBlockTooFewForALoad(BadCache):
+    """Rounds down when it counts the blocks that a load fills: its last page has nowhere to go."""
+
+    rule = "pool/capacity"
+    bug = "LMCache #5248"
+
+    def _act(self, act: ev.Act) -> None:
+        if isinstance(act, ev.Load):
+            act = evolve(act, blocks=tuple(row[:-1] for row in act.blocks))
+        super()._act(act)
+
+
 class LoadsIntoNobodysBlocks(BadCache):
     """Gives the blocks up that it had picked for a load, and begins the load all the same."""
 
@@ -280,7 +292,7 @@ class FencesForEver(BadCache):
     bug = "sglang #40251"
 
     def abort(self, request: str) -> ev.Abort:
-        """Until the last one, whether or not it flies."""
+        """Until the one before the last."""
         self.dying = True
         done = super().abort(request)
         self.dying = False
@@ -290,5 +302,5 @@ class FencesForEver(BadCache):
 
     def fences(self, request: str) -> int | None:
         """Those of others are right."""
-        last = self.state.last_frame
-        return last if self.dying and last >= 0 else super().fences(request)
+        before = self.state.last_frame - 1
+        return before if self.dying and before >= 0 else super().fences(request)
