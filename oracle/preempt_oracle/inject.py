@@ -19,7 +19,7 @@ from preempt_oracle.adapters.protocol import HarnessError, Refused, Session, Sta
 from preempt_oracle.campaign import generated, probe
 from preempt_oracle.drive import Run, drive
 from preempt_oracle.verdict import Verdict, out_of_contract
-from preempt_properties.scenario import Abort, Add, Config, Scenario
+from preempt_properties.scenario import Abort, Add, Config, Control, Scenario
 from preempt_spec.events import OBSERVABLE
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.rules import RULES, Violation
@@ -51,6 +51,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "abort": any(isinstance(c, Abort) for c in scenario.script),
             "salt": len({a.salt for a in adds}) > 1,
             "priority": len({a.priority for a in adds}) > 1,
+            "reset": Control("reset") in scenario.script,
+            "pause": Control("pause") in scenario.script,
         }
         return all(has[word] for word in self.script)
 

@@ -11,6 +11,7 @@ from attrs import evolve
 from preempt_spec import events as ev
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.state import Request, State, initial
+from preempt_spec.system import apply
 from preempt_spec.view import Place
 
 #: A request: what is not at its default. `known` and `prompt` are counts of tokens, `table` block ids of group 0.
@@ -64,5 +65,35 @@ def at() -> Callable[..., State]:
         requests |= {n: _request(n, r, Place.WAITING) for n, r in waiting.items()}
         s = evolve(s, requests=requests, running=tuple(running), waiting=tuple(waiting))
         return evolve(s, plan=evolve(s.plan, entered=tuple(running), **(plan or {})))
+
+    return build
+
+
+@pytest.fixture
+def after() -> Callable[..., State]:
+    """The state behind some events: `after(*events, policy=…, groups=("full", …), host=…, page=…, knobs={…}, **limits)`.
+
+    Each group has `blocks` device blocks and `host` host blocks; windows are of 3 tokens.
+    """
+
+    def build(
+        *events: ev.Event,
+        policy: str = "vllm-fcfs",
+        groups: tuple[str, ...] = ("full",),
+        page: int = 2,
+        blocks: int = 8,
+        host: int = 0,
+        knobs: Mapping[str, Any] | None = None,
+        **limits: Any,
+    ) -> State:
+        given = ev.Limits(**{"max_running": 4, "budget": 16, "max_length": 12, "frames": 3, **limits})
+        kinds = tuple(ev.Group(k, k, 1 if k == "recurrent" else page, 3 if k == "sliding" else 0) for k in groups)
+        pools = [ev.Pool(ev.DEVICE, g, blocks) for g in range(len(groups))]
+        pools += [ev.Pool(ev.HOST, g, host) for g in range(len(groups)) if host]
+        header = ev.Header("test", "", policy, given, kinds, tuple(pools))
+        s = initial(header, evolve(PROFILES[policy].contract, **(knobs or {})))
+        for event in events:
+            s = apply(s, event)
+        return s
 
     return build

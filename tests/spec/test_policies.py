@@ -9,11 +9,13 @@ import pytest
 from attrs import evolve
 
 from preempt_spec import events as ev
+from preempt_spec.edit import change
 from preempt_spec.events import Limits
 from preempt_spec.policies import functions as fn
-from preempt_spec.policies.policy import AfterSelf, Need
+from preempt_spec.policies.policy import AfterSelf, Fence, Need, Stale
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.state import State
+from preempt_spec.view import Copy, Due, Fate
 
 At = Callable[..., State]
 
@@ -128,6 +130,157 @@ def test_supply_is_what_no_table_names(at: At):
     assert fn.pressure(s, ["a"])[1] == 5
 
 
+WANTS = [
+    # known, placeholders, drafts, computed → wanted tokens
+    (4, 1, 0, 4, 1),  # planned on an output that flies
+    (4, 2, 0, 5, 1),
+    (4, 1, 2, 4, 3),  # with drafts behind it
+    (4, 0, 2, 3, 3),
+    (4, 1, 0, 5, 0),  # all of it is planned
+    (11, 1, 3, 10, 1),  # the last of 12 tokens is sampled, never computed
+]
+
+
+@pytest.mark.parametrize(("known", "placeholders", "drafts", "computed", "want"), WANTS)
+def test_want_of_what_flies_and_is_drafted(
+    at: At, known: int, placeholders: int, drafts: int, computed: int, want: int
+):
+    s = at(running={"a": {"known": known, "computed": computed}})
+    s = change(s, "a", placeholders=placeholders, drafts=drafts)
+    assert fn.want(s, "a") == want
+
+
+FATES = [
+    # what flies already, cause, policy → the fate of its outputs
+    (Fate.LIVE, "growth", Stale.DELIVER, Fate.DELIVER),
+    (Fate.LIVE, "growth", Stale.DROP, Fate.DROP),
+    (Fate.LIVE, "reset", Stale.DELIVER, Fate.DROP),
+    (Fate.DROP, "growth", Stale.DELIVER, Fate.DROP),  # who was dropped once stays dropped
+    (Fate.GONE, "growth", Stale.DELIVER, Fate.DELIVER),  # of an earlier request of its id
+    (Fate.LIVE, "pause", Stale.DELIVER, Fate.DELIVER),
+]
+
+
+@pytest.mark.parametrize(("flies", "cause", "stale", "fate"), FATES)
+def test_fate_of_what_flies_at_a_preemption(at: At, flies: Fate, cause: str, stale: Stale, fate: Fate):
+    s = at(running={"a": {}})
+    s = evolve(s, policy=evolve(s.policy, stale=stale), frames={3: {"a": Due(1, 1, 1, fate=flies)}})
+    assert fn.stale_fate(s, "a", cause) is fate
+
+
+def test_who_awaits_an_output_is_not_admitted(at: At):
+    s = at(waiting={"a": {}, "b": {}})
+    for fate, first in ((Fate.DELIVER, "b"), (Fate.DROP, "a"), (Fate.GONE, "a")):
+        flying = evolve(s, frames={3: {"a": Due(1, 1, 1, fate=fate)}})
+        assert fn.awaits_output(flying, "a") is (fate is Fate.DELIVER)
+        assert fn.next_admitted(flying) == first
+    alone = evolve(at(waiting={"a": {}}), frames={3: {"a": Due(1, 1, 1, fate=Fate.DELIVER)}})
+    assert fn.next_admitted(alone) is None
+
+
+def test_who_is_swapped_comes_back_before_who_waits(at: At):
+    s = at("vllm-v0-swap", waiting={"a": {}, "b": {}, "c": {}})
+    s = evolve(s, waiting=("a",), swapped=("c", "b"))
+    assert fn.next_admitted(s) == "c"
+    assert fn.requeue_at(s, "x", "swapped") == 2  # in the order of going
+    assert fn.requeue_at(s, "a") == 0
+    assert fn.next_admitted(evolve(s, policy=PROFILES["vllm-fcfs"].contract)) == "a"
+
+
+NEW_GUARDS = [
+    # state, the request (placeholders) → guard; whether it may be passed over
+    ({"paused": True}, 0, "paused", True),
+    ({}, 0, None, False),
+    ({}, 1, None, False),  # one output flies, and one token is still to be planned
+    ({}, 4, "its last output flies", True),
+]
+
+
+@pytest.mark.parametrize(("state", "placeholders", "guard", "excused"), NEW_GUARDS)
+def test_guards_of_what_flies(at: At, state: Any, placeholders: int, guard: str | None, excused: bool):
+    s = evolve(at(running={"a": {"known": 4, "computed": 3, "max_tokens": 4}}), **state)
+    s = change(s, "a", placeholders=placeholders)
+    assert fn.skip_guard(s, "a") == guard
+    assert fn.excused(s, "a") is excused
+
+
+def test_to_plan_on_an_output_in_flight_is_the_engines_choice(at: At):
+    s = change(at(running={"a": {"known": 4, "computed": 4}}), "a", placeholders=1)
+    assert fn.skip_guard(s, "a") is None
+    assert fn.excused(s, "a")
+    assert not fn.excused(change(s, "a", computed=3), "a")
+
+
+def test_a_batch_is_full(at: At):
+    running: dict[str, Any] = {"a": {"known": 3, "computed": 2}, "b": {"known": 3, "computed": 2}}
+    s = at("nano-vllm", running=running, plan={"granted": {"b": (2, 1)}}, max_running=1)
+    assert fn.skip_guard(s, "a") == "batch full"
+    assert fn.skip_guard(evolve(s, policy=PROFILES["vllm-fcfs"].contract), "a") is None
+
+
+def fenced_state(at: At, host: int, fate: Fate = Fate.LIVE) -> State:
+    """a cannot grow; b, its victim, flies."""
+    running: dict[str, Any] = {
+        "a": {"known": 3, "computed": 2, "table": (0,)},
+        "b": {"known": 2, "computed": 1, "table": (1,)},
+    }
+    s = at(running=running, blocks=2)
+    return evolve(s, host=(evolve(s.memory[0], total=host),), frames={3: {"b": Due(1, 2, 1, fate=fate)}})
+
+
+def test_with_a_host_cache_nobody_is_preempted_while_it_flies(at: At):
+    s = fenced_state(at, host=4)
+    assert fn.fenced(s, "b")
+    assert not fn.fenced(s, "a")
+    assert fn.held_back(s)
+    assert fn.skip_guard(s, "a") == "a victim flies"
+    for free in (fenced_state(at, host=0), fenced_state(at, host=4, fate=Fate.GONE)):
+        assert not fn.fenced(free, "b")
+        assert not fn.held_back(free)
+        assert fn.skip_guard(free, "a") is None
+    assert not fn.fenced(evolve(s, policy=evolve(s.policy, fence=Fence.NONE)), "b")
+
+
+def test_an_empty_step_waits_for_somebody_else(at: At):
+    s = at(waiting={"a": {}})
+    assert not fn.waits(s)
+    assert fn.waits(evolve(s, frames={3: {}}))
+    assert fn.waits(evolve(s, paused=True))
+    assert fn.waits(evolve(s, copies={0: Copy("in", (), None)}))
+    assert fn.waits(evolve(s, plan=evolve(s.plan, skipped={"a": "grammar"})))
+    assert not fn.waits(evolve(s, paused=True, plan=evolve(s.plan, granted={"b": (0, 1)})))
+
+
+GROUPS = {
+    "full": ev.Group("f", "full", 2),
+    "sliding": ev.Group("s", "sliding", 2, window=3),
+    "recurrent": ev.Group("r", "recurrent", 1),
+}
+PAGES = [
+    # kind, tokens → entries of the table, blocks at once, leading blocks that a hit of as many tokens shares
+    ("full", 0, 0, 0, 0),
+    ("full", 5, 3, 3, 3),
+    ("sliding", 5, 3, 3, 3),
+    ("sliding", 9, 5, 3, 5),  # what the window has passed can have gone
+    ("recurrent", 0, 0, 0, 0),
+    ("recurrent", 9, 1, 1, 0),  # a state is overwritten: never shared
+]
+
+
+@pytest.mark.parametrize(("kind", "tokens", "pages", "once", "shared"), PAGES)
+def test_pages_of_a_group(kind: str, tokens: int, pages: int, once: int, shared: int):
+    group = GROUPS[kind]
+    assert fn.pages_for(group, tokens) == pages
+    assert fn.blocks_at_once(group, tokens) == once
+    assert fn.shared_pages(group, tokens) == shared
+
+
+@pytest.mark.parametrize(("outputs", "emitted", "room"), [(4, 0, 4), (4, 3, 1), (4, 4, 0), (99, 0, 9)])
+def test_room_for_outputs(at: At, outputs: int, emitted: int, room: int):
+    s = at(running={"a": {"known": 3 + emitted, "prompt": 3, "max_tokens": outputs}})
+    assert fn.room_for_outputs(s, s.request("a")) == room  # max_length is 12
+
+
 GUARDS = [
     # policy, plan, the request → why it gets nothing
     ("vllm-fcfs", {}, {"known": 3, "computed": 2}, None),
@@ -182,12 +335,16 @@ PATIENCE = [
     ("vllm-fcfs", 4, 5, 12, 0, 4 * 3 + 2),  # a refill takes three steps
     ("vllm-fcfs", 4, 16, 12, 2, 4 * 6 + 2),
     ("nano-vllm", 4, 16, 12, 0, 3),
+    ("vllm-v0-swap", 4, 16, 12, 0, 3),
 ]
 
 
 @pytest.mark.parametrize(("policy", "running", "budget", "longest", "cap", "k"), PATIENCE)
 def test_patience(policy: str, running: int, budget: int, longest: int, cap: int, k: int):
-    assert fn.patience(PROFILES[policy].contract, Limits(running, budget, longest, cap)) == k
+    contract = PROFILES[policy].contract
+    assert fn.patience(contract, Limits(running, budget, longest, cap)) == k
+    # With three frames in flight the next decision sees what this one brings two steps later.
+    assert fn.patience(contract, Limits(running, budget, longest, cap, frames=3)) == k + 2
 
 
 @pytest.mark.parametrize(("tokens", "page", "blocks"), [(0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (3, 1, 3)])

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 from attrs import evolve
 
-from preempt_spec.memory import Block, is_page
-from preempt_spec.state import State
+from preempt_spec.events import Group
+from preempt_spec.memory import Block, Memory, is_page
+from preempt_spec.state import State, needed_pages
+from preempt_spec.view import HOLE, with_holes
 
 At = Callable[..., State]
 
@@ -113,3 +115,58 @@ def test_holds_page_compares_with_what_was_published(at: At):
     assert s.holds_page(0, 0)
     assert not s.holds_page(0, 1)
     assert not s.holds_page(0, 2)  # never published
+
+
+SLIDING = Group("window", "sliding", 2, window=3)
+STATE = Group("state", "recurrent", 1)
+
+
+def test_what_a_window_has_passed_is_not_looked_at(at: At):
+    s = written(at(running={"a": {"known": 6, "table": (0, 1, 2)}}), "a", 6)
+    s = evolve(s, memory=(evolve(s.memory[0], group=SLIDING),))
+    holes = evolve(s, requests={"a": evolve(s.request("a"), tables=((HOLE, 1, 2),))})
+    assert [holes.covered("a", start, 6) for start in (3, 4, 5)] == [1, 6, 6]  # from 3 on token 1 is attended
+    early = evolve(s, requests={"a": evolve(s.request("a"), tables=((HOLE, HOLE, 2),))})
+    assert early.covered("a", 5, 6) == 3
+
+
+def test_a_state_is_that_of_one_length(at: At):
+    s = at(running={"a": {"known": 4, "table": (2,)}})
+    held = Block((("", (0, 1, 2)),))
+    s = evolve(s, memory=(Memory(STATE, 8, 0, {2: held}),))
+    assert [s.carries("a", n) for n in (0, 2, 3, 4)] == [True, False, True, False]
+    assert s.covered("a", 3, 4) == 4  # pages have nothing to say of it
+
+
+@pytest.mark.parametrize(
+    ("group", "upto", "pages"),
+    [
+        (Group("f", "full", 2), 0, []),
+        (Group("f", "full", 2), 5, [0, 1, 2]),
+        (SLIDING, 2, [0]),
+        (SLIDING, 4, [1]),  # tokens 2 and 3 are attended from 4 on
+        (SLIDING, 5, [1, 2]),
+        (STATE, 0, []),
+        (STATE, 5, [0]),
+    ],
+)
+def test_pages_needed_to_go_on(group: Group, upto: int, pages: list[int]):
+    assert list(needed_pages(group, upto)) == pages
+
+
+def test_the_engines_null_block_is_a_hole_in_a_window():
+    assert with_holes(SLIDING, 1, (0, 3, 4)) == (HOLE, 3, 4)
+    assert with_holes(Group("f", "full", 2), 1, (0, 3)) == (0, 3)
+
+
+def test_a_fingerprint_forgets_block_ids_and_nothing_else(at: At):
+    s = at(running={"a": {"known": 3, "computed": 2, "table": (0,)}}, waiting={"w": {}})
+    moved = evolve(s, requests={**s.requests, "a": evolve(s.request("a"), tables=((5,),))})
+    assert s.fingerprint() == moved.fingerprint()
+    for other in (
+        evolve(s, waiting=(), running=("a", "w")),
+        evolve(s, requests={**s.requests, "a": evolve(s.request("a"), computed=1)}),
+        evolve(s, requests={**s.requests, "a": evolve(s.request("a"), tables=((0, 1),))}),
+        evolve(s, requests={**s.requests, "a": evolve(s.request("a"), placeholders=1)}),
+    ):
+        assert s.fingerprint() != other.fingerprint()

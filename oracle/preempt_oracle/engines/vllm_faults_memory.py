@@ -226,18 +226,22 @@ def _hash_stays(into: Injection, scheduler: Any) -> None:
 
 ELSEWHERE = "if the right page lies in another block the length of the hit is possible, and what is read is wrong"
 
+NOT_EMPTIED = "a reset right behind it cannot empty the cache, and vLLM raises before anybody counts"
+
 FAULTS = (
     Fault(
         "block-leaked",
         "Forgets the last block of a victim when it releases the others.",
-        ("pool/conserve",),
+        ("pool/conserve", "live/survives"),
         _victim_leaks,
+        why=NOT_EMPTIED,
     ),
     Fault(
         "block-leaked-at-the-end",
         "Forgets the last block of a request that finishes.",
-        ("pool/conserve",),
+        ("pool/conserve", "live/survives"),
         _end_leaks,
+        why=NOT_EMPTIED,
     ),
     Fault(
         "block-lost-in-the-pool",

@@ -341,9 +341,9 @@ FAULTS = (
     Fault(
         "token-skipped",
         "Counts one token more as computed than a chunk of a prefill has computed.",
-        ("resume/provenance",),
+        ("frame/once",),
         _a_token_too_far,
-        config={"chunked": True, "caching": False},  # with the cache a page is published on top, resume/publish says
+        config={"chunked": True},
     ),
     Fault(
         "stale-table-sent",
@@ -375,7 +375,7 @@ FAULTS = (
         ("victim/keep-tokens",),
         _prompt_only,
     ),
-    Fault("token-lost", "Drops the token of a request that was preempted before.", ("output/stream",), _token_lost),
+    Fault("token-lost", "Drops the token of a request that was preempted before.", ("frame/once",), _token_lost),
     Fault(
         "token-repeated",
         "Emits each token of a request that was preempted before twice.",

@@ -256,9 +256,12 @@ class Shadow(Members):
 
     def fingerprint(self) -> object:
         """All that decides what a scheduler without cache and hidden state does next, as a value; block ids apart."""
-        requests = frozenset((r.id, r.place, r.computed, len(r.tokens), r.drafts) for r in self.requests.values())
+        requests = frozenset(
+            (r.id, r.place, r.computed, len(r.tokens), r.placeholders, r.drafts) for r in self.requests.values()
+        )
         free = tuple([m.nfree for m in self.memory])
-        return (tuple(self.running), tuple(self.waiting), tuple(self.swapped), requests, free)
+        queues = (tuple(self.running), tuple(self.waiting), tuple(self.swapped))
+        return (*queues, requests, free, len(self.frames))
 
     # -- the host tier ------------------------------------------------------------------------------------------------
 

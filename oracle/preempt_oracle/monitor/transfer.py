@@ -24,12 +24,12 @@ def swap(s: Shadow, m: ev.Swap) -> None:
 
 
 def copy_start(s: Shadow, m: ev.CopyStart) -> None:
-    """The host blocks an out-copy fills are in use from its start."""
+    """The host blocks an out-copy fills are in use from its start, for what it carries; it may fail still."""
     s.copied = True
     held = _held(s, m.direction, m.blocks)
     if m.direction == "out":
-        for _, dst, g in m.blocks:
-            s.host[g].blocks[dst] = ()
+        for (_, dst, g), what in zip(m.blocks, held, strict=True):
+            s.host[g].blocks[dst] = what
     elif m.before is None:
         for _, dst, g in m.blocks:
             s.memory[g].filled(dst)

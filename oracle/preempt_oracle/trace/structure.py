@@ -136,9 +136,10 @@ class Structure:
                 self._group(f"acts[{i}]", act.group)
                 for block in act.blocks:
                     self._in_tier(f"acts[{i}]", block, "host", act.group)
-            elif isinstance(act, _LABELS):
-                if act.group >= self._groups or (act.blocks and max(act.blocks) >= self._device[act.group]):
-                    self._blocks(f"acts[{i}]", act.group, act.blocks)
+            elif isinstance(act, _LABELS) and (
+                act.group >= self._groups or (act.blocks and max(act.blocks) >= self._device[act.group])
+            ):
+                self._blocks(f"acts[{i}]", act.group, act.blocks)
         self.preemptions += preemptions  # only now: a refused event counts for nothing
 
     def _copy(self, where: str, direction: str, blocks: tuple[tuple[int, int, int], ...]) -> None:

@@ -130,6 +130,26 @@ STREAMS = {
             step(3, ("a", 5, 1, ()), ("b", 5, 1, ()), ("c", 0, 1, (1,))),
         ),
     ),
+    "a page is findable before its block is there": (
+        2,
+        set(),
+        (
+            *two_decode(2),
+            step(3, ("a", 5, 1, ()), ("b", 5, 1, ())),
+            token(3, "a", "b"),
+            step(4, ("a", 6, 1, (3,)), ("b", 6, 1, (11,)), acts=(ev.Publish("a", (3,), 0),)),
+        ),
+    ),
+    "a victim that keeps computed tokens is granted in limbo": (
+        1,
+        {"demote", "queues", "copies", "start", "reset", "release"},
+        (
+            *two_decode(1),
+            step(3, ("a", 5, 1, (5,)), acts=(ev.Demote("b", 1), ev.Release("b", 1, kept=5))),
+            token(3, "a"),
+            step(4, ("a", 6, 1, (6,)), ("b", 5, 1, (8, 9, 10, 11, 12, 13))),
+        ),
+    ),
     "somebody publishes what is not its own": (
         2,
         {"publish"},
