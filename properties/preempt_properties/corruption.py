@@ -131,9 +131,10 @@ def _otherwise(random: Random, e: ev.Event) -> ev.Event:
                     tokens[i] = random.choice((tokens[i][1:], (*tokens[i], 3), (*tokens[i], 3, 4)))
                 case 2:
                     keep = [k for k in range(n) if k != i]
-                    lists = {f: getattr(e, f) for f in ("requests", "tokens", "accepted", "disposition", "emitted")}
-                    lists["proposed"] = e.proposed
-                    return evolve(e, **{f: x and tuple(x[k] for k in keep) for f, x in lists.items()})
+                    fields = ("requests", "tokens", "accepted", "disposition", "emitted", "proposed")
+                    lists: dict[str, Any] = {f: getattr(e, f) for f in fields}
+                    fewer: dict[str, Any] = {f: x and tuple(x[k] for k in keep) for f, x in lists.items()}
+                    return evolve(e, **fewer)
                 case 3:
                     return evolve(e, proposed=tuple(random.randrange(3) for _ in range(n)))
                 case _:

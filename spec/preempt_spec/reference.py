@@ -21,6 +21,7 @@ from preempt_spec.delivery import appended
 from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
     blocks_at_once,
+    confirmed,
     fenced,
     held_back,
     hit_limit,
@@ -217,7 +218,7 @@ class Reference(Record):
         r = self.state.request(request)
         for g, group in enumerate(self.state.groups):
             if group.kind == "sliding":
-                upto = needed_pages(group, r.computed).start
+                upto = needed_pages(group, confirmed(self.state, request)).start
                 passed = tuple(b for b in r.tables[g][:upto] if b != HOLE)
                 if passed:
                     self._act(ev.Shed(request, passed, len(self.state.plan.granted), g))

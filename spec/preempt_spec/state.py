@@ -90,6 +90,7 @@ class State:
     last_frame: int = -1
     stall: int = 0
     paused: bool = False
+    ahead: bool = False
     preemptions: int = 0
     recomputed: int = 0
     delivered: int = 0

@@ -117,6 +117,7 @@ def _grant(s: State, m: mi.Grant) -> State:
     if m.drafts:
         plan = evolve(plan, drafts={**plan.drafts, m.request: m.drafts})
     plan = _spend(plan, m.tokens, 0 if admitted else m.tokens)
+    s = evolve(s, ahead=s.ahead or start + m.tokens - m.drafts > len(r.tokens))
     if not admitted:
         return evolve(s, plan=plan)
     s = change(s, m.request, place=Place.RUNNING, computed=start)

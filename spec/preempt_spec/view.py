@@ -250,6 +250,10 @@ class View(Protocol):
         """The operator paused the scheduler."""
 
     @property
+    def ahead(self) -> bool:
+        """Whether the engine ever granted a token that still flew."""
+
+    @property
     def aborted(self) -> Collection[str]:
         """Requests aborted since the last step ended."""
 

@@ -201,10 +201,18 @@ def skip_guard(s: View, request: str) -> str | None:
 def excused(s: View, request: str) -> bool:
     """Whether a running request may be passed over: for a guard, or because its next token still flies.
 
-    To plan on an output in flight is an engine's choice (vLLM without async scheduling, in a pipeline, does not).
+    To plan on an output in flight is an engine's choice (vLLM without async scheduling, in a pipeline, does not); one
+    that did so once does.
     """
     r = s.request(request)
-    return skip_guard(s, request) is not None or (r.placeholders > 0 and r.computed >= len(r.tokens))
+    flies = not s.ahead and r.placeholders > 0 and r.computed >= len(r.tokens)
+    return flies or skip_guard(s, request) is not None
+
+
+def confirmed(s: View, request: str) -> int:
+    """Computed tokens that no rejection of drafts can take back: those of flying frames apart."""
+    dues = (f[request] for f in s.frames.values() if request in f)
+    return s.request(request).computed - sum(x.tokens for x in dues if x.fate is Fate.LIVE)
 
 
 def hit_limit(s: View, request: str) -> int:

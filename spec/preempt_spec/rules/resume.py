@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Publish, Shed
 from preempt_spec.micro import Close, ControlDone, Grant, grant_start
-from preempt_spec.policies.functions import hit_limit
+from preempt_spec.policies.functions import confirmed, hit_limit
 from preempt_spec.policies.policy import Publish as When
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Fate, Place, View, with_holes
@@ -130,7 +130,7 @@ def carries_own_state(s: View, e: Close) -> Iterator[str | None]:
 def out_of_the_window(s: View, e: Shed) -> Iterator[str | None]:
     """Only what no later token attends leaves a table."""
     r, group = s.request(e.request), s.groups[e.group]
-    first = r.computed + 1 - group.window if group.kind == "sliding" else 0
+    first = confirmed(s, e.request) + 1 - group.window if group.kind == "sliding" else 0
     early = [b for i, b in enumerate(r.tables[e.group]) if b in e.blocks and (i + 1) * group.page_size > first]
     yield f"block {early[0]} left the table of {e.request}, which attends from {max(first, 0)} on" if early else None
 
