@@ -119,7 +119,7 @@ def conforms(scenario: Scenario, exercised: Counter[str] | None = None) -> set[s
 @pytest.mark.parametrize("can", [CAPABILITIES, EVERYTHING], ids=["one by one", "everything"])
 @pytest.mark.parametrize("policy", PROFILES)
 def test_reference_conforms(policy: str, can: frozenset[str]):
-    @settings(max_examples=35)
+    @settings(max_examples=25)
     @given(scenarios(policy, can))
     def check(scenario: Scenario) -> None:
         conforms(scenario)
@@ -136,7 +136,7 @@ def often(least: dict[str, int], seen: Counter[str], count: int) -> None:
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_workloads_reach_what_matters_often(policy: str):
-    count, seen, exercised = 120, Counter[str](), Counter[str]()
+    count, seen, exercised = 100, Counter[str](), Counter[str]()
     for seed in range(count):
         seen.update(conforms(workload(Random(seed), policy), exercised))
     cannot = set() if PROFILES[policy].contract.phase is Phase.MIXED else ONLY_CHUNKED
@@ -151,7 +151,7 @@ def test_workloads_reach_what_matters_often(policy: str):
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_workloads_with_everything_reach_what_lies_beyond(policy: str):
-    count, seen, exercised = 100, Counter[str](), Counter[str]()
+    count, seen, exercised = 80, Counter[str](), Counter[str]()
     for seed in range(count):
         seen.update(conforms(workload(Random(seed), policy, capabilities=EVERYTHING), exercised))
     if policy in MIXED:
@@ -168,7 +168,7 @@ def test_workloads_with_everything_reach_what_lies_beyond(policy: str):
 
 @pytest.mark.parametrize("policy", MIXED)
 def test_host_caches_reach_what_copies_do(policy: str):
-    count, seen = 80, Counter[str]()
+    count, seen = 60, Counter[str]()
     for seed in range(count):
         seen.update(conforms(BadCache.scene(workload(Random(seed), policy, capabilities=EVERYTHING))))
     often(OFTEN_CACHED, seen, count)
@@ -183,7 +183,7 @@ def test_every_situation_has_its_number():
 @pytest.mark.parametrize("policy", PROFILES)
 def test_workloads_are_inside_the_contract(policy: str, can: frozenset[str]):
     contract = PROFILES[policy].contract
-    for seed in range(300):
+    for seed in range(200):
         scenario = workload(Random(seed), policy, capabilities=can)
         c = scenario.config
         assert loads(dumps(scenario)) == scenario

@@ -71,9 +71,9 @@ def at() -> Callable[..., State]:
 
 @pytest.fixture
 def after() -> Callable[..., State]:
-    """The state behind some events: `after(*events, policy=…, groups=("full", …), host=…, page=…, knobs={…}, **limits)`.
+    """The state behind some events: `after(*events, policy=…, groups=("full", …), host=…, page=…, knobs={…}, …)`.
 
-    Each group has `blocks` device blocks and `host` host blocks; windows are of 3 tokens.
+    Any other name is a limit's. Each group has `blocks` device blocks and `host` host blocks; windows are of 3 tokens.
     """
 
     def build(

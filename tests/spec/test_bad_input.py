@@ -11,10 +11,11 @@ import pytest
 from attrs import evolve
 
 from preempt_spec import events as ev
+from preempt_spec.micro import Malformed
 from preempt_spec.policies.policy import Stale
 from preempt_spec.reference import OBSERVES
 from preempt_spec.state import State
-from preempt_spec.system import Malformed, apply, clauses, run
+from preempt_spec.system import apply, clauses, run
 from preempt_spec.view import Place
 
 After = Callable[..., State]

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from preempt_spec import events as ev
+from preempt_spec.micro import Malformed
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import OBSERVES, Reference
 from preempt_spec.rules import RULES
 from preempt_spec.state import State, initial
-from preempt_spec.system import Malformed, apply, check, clauses, observable, run
+from preempt_spec.system import apply, check, clauses, observable, run
 from preempt_spec.view import Due
 
 At = Callable[..., State]

@@ -8,8 +8,9 @@ import pytest
 
 from preempt_spec import events as ev
 from preempt_spec.memory import Ahead
+from preempt_spec.micro import Malformed
 from preempt_spec.state import State
-from preempt_spec.system import Malformed, apply
+from preempt_spec.system import apply
 from preempt_spec.view import Place
 
 After = Callable[..., State]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from preempt_oracle.engines import vllm_build as build
+    from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines.child import Refused, require
 else:
-    import vllm_build as build
+    import vllm_async_features as features
     from child import Refused, require
 
 #: Why a running request is passed over although it could decode: see `Flights.held_back`.
@@ -93,7 +93,7 @@ class Flights:
             sampled[name] = list(some)
         del self.frames[number]
         before = {name: request.num_output_tokens for name, request in frame.requests.items()}
-        outputs = self.scheduler.update_from_output(frame.output, build.runner_output(sampled))
+        outputs = self.scheduler.update_from_output(frame.output, features.runner_output(sampled))
         emitted: dict[str, list[int]] = {}
         for client in outputs.values():
             for output in client.outputs:

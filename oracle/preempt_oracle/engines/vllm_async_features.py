@@ -19,6 +19,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 from vllm.config import VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 
 try:
@@ -121,3 +122,17 @@ def draft_tokens(names: list[str], counts: list[int]) -> Any:
     """What a drafter would propose: so many tokens for each; which ones is all the same to the scheduler."""
     assert DraftTokenIds is not None
     return DraftTokenIds(req_ids=names, draft_token_ids=[[1] * count for count in counts])
+
+
+def runner_output(sampled: dict[str, list[int]]) -> Any:
+    """What the model runner would answer: sampled tokens per request of the frame, in its order."""
+    names = list(sampled)
+    values = {
+        "req_ids": names,
+        "req_id_to_index": {name: index for index, name in enumerate(names)},
+        "sampled_token_ids": [list(tokens) for tokens in sampled.values()],
+        "logprobs": None,
+        "prompt_logprobs_dict": {},
+        "pooler_output": [],
+    }
+    return ModelRunnerOutput(**accepted(ModelRunnerOutput, values))

@@ -33,7 +33,6 @@ from vllm.config import CacheConfig, DeviceConfig, ParallelConfig, SchedulerConf
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -51,7 +50,7 @@ ABORTED: Any = RequestStatus.FINISHED_ABORTED
 #: Versions whose scheduler was read line by line for the attributes that `vllm_watch` uses.
 KNOWN = ("0.31.0", "0.33.0")
 #: What `config.options` may turn on, besides the protocol's settings.
-OPTIONS = ("v2_runner", "outside_contract")
+OPTIONS = ("v2_runner", "outside_contract", "pipeline")
 POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
 _COUNTS = ("long_prefill", "watermark", "drafts", "host_blocks")  # settings that may be 0
 
@@ -77,11 +76,17 @@ class Shape:
     groups: str = "full"
     v2_runner: bool = False
     outside_contract: bool = False  # start although the longest sequence exceeds the pool
+    pipeline: bool = False  # frames fly through pipeline stages, and none is scheduled ahead of an output it needs
+
+    @property
+    def ahead(self) -> bool:
+        """Whether a request is scheduled again before its last output is back: vLLM's asynchronous scheduling."""
+        return self.frames > 1 and not self.pipeline
 
     @property
     def stages(self) -> int:
-        """Pipeline stages with which vLLM flies so many frames: one more than stages, if it schedules ahead."""
-        return max(1, self.frames - 1)
+        """Pipeline stages with which vLLM flies so many frames: one less than frames, if it schedules ahead."""
+        return max(1, self.frames - self.ahead)
 
     @property
     def total(self) -> int:
@@ -115,7 +120,9 @@ def parse(config: dict[str, Any]) -> Shape:
         raise Refused(f"config.host_blocks: {shape.host_blocks}: vLLM's host tier is a KV connector, not driven here")
     if shape.groups != "full":
         raise Refused(f"config.groups: {shape.groups!r}: this adapter drives one full-attention group")
-    if shape.frames > 2 and not shape.v2_runner:
+    if shape.pipeline and shape.drafts:
+        raise Refused(f"config.drafts: {shape.drafts}: not driven here with several frames and none ahead")
+    if shape.ahead and shape.frames > 2 and not shape.v2_runner:
         if "v2_runner" in options:
             raise Refused(f"config.frames: {shape.frames}: vLLM's V1 runner flies two at most")
         shape = dataclasses.replace(shape, v2_runner=True)
@@ -137,7 +144,7 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
                 "scheduler_reserve_full_isl": shape.whole_fit,
                 "policy": POLICIES[shape.policy],
                 "watermark": _fraction(shape),
-                "async_scheduling": shape.frames > 1,
+                "async_scheduling": shape.ahead,
                 "is_encoder_decoder": False,
             },
         )
@@ -148,26 +155,19 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     # Several stages are several processes; none is ever started here.
     pipeline = {"pipeline_parallel_size": shape.stages, "distributed_executor_backend": "mp"}
     parallel = ParallelConfig(**(pipeline if shape.stages > 1 else {}))
-    more = (
-        {
-            "speculative_config": features.speculation(
-                shape.drafts, shape.frames > 1, model_config(shape.max_length), parallel
-            )
-        }
-        if shape.drafts
-        else {}
-    )
+    model = model_config(shape.max_length)
+    drafter = features.speculation(shape.drafts, shape.ahead, model, parallel) if shape.drafts else None
     # DeviceConfig is explicit because the platform without CUDA is "unspecified" and would be refused.
     config = VllmConfig(
         device_config=DeviceConfig(device="cpu"),
         scheduler_config=scheduling,
-        model_config=model_config(shape.max_length),
+        model_config=model,
         cache_config=cache,
         parallel_config=parallel,
-        **more,
+        **({} if drafter is None else {"speculative_config": drafter}),
     )
     # Building the whole may switch these off for an unknown platform; the scheduler itself runs everywhere.
-    config.scheduler_config.async_scheduling = shape.frames > 1
+    config.scheduler_config.async_scheduling = shape.ahead
     config.scheduler_config.enable_chunked_prefill = shape.chunked
     config.scheduler_config.long_prefill_token_threshold = shape.long_prefill
     config.cache_config.enable_prefix_caching = shape.caching
@@ -246,7 +246,7 @@ def _build(shape: Shape) -> Any:
     )
     if shape.frames > 1 and config.max_concurrent_batches != shape.frames:
         raise Unsupported(f"vLLM {VERSION} flies {config.max_concurrent_batches} frames, not {shape.frames}")
-    scheduler = (features.AsyncScheduler if shape.frames > 1 else Scheduler)(
+    scheduler = (features.AsyncScheduler if shape.ahead else Scheduler)(
         **accepted(
             Scheduler.__init__,
             {
@@ -288,7 +288,7 @@ def _verify(scheduler: Any, shape: Shape) -> None:
 
     if shape.drafts and scheduler.num_lookahead_tokens:
         raise Unsupported(f"vLLM {VERSION} reserves {scheduler.num_lookahead_tokens} slots for these drafts, not 0")
-    if shape.frames > 1 and scheduler.decode_stagger != shape.stages:
+    if shape.ahead and scheduler.decode_stagger != shape.stages:
         raise Unsupported(f"vLLM {VERSION} decodes every {scheduler.decode_stagger} steps with {shape.stages} stages")
 
 
@@ -327,17 +327,3 @@ def request(shape: Shape, command: Mapping[str, Any]) -> Any:
         "block_hasher": _hasher(shape.page_size) if shape.caching else None,
     }
     return Request(**accepted(Request.__init__, values))
-
-
-def runner_output(sampled: dict[str, list[int]]) -> Any:
-    """What the model runner would answer: sampled tokens per request of the frame, in its order."""
-    names = list(sampled)
-    values = {
-        "req_ids": names,
-        "req_id_to_index": {name: index for index, name in enumerate(names)},
-        "sampled_token_ids": [list(tokens) for tokens in sampled.values()],
-        "logprobs": None,
-        "prompt_logprobs_dict": {},
-        "pooler_output": [],
-    }
-    return ModelRunnerOutput(**accepted(ModelRunnerOutput, values))

@@ -2,8 +2,8 @@
 
 Run by path in a Python that has vLLM and torch on its path: `python vllm_child.py`. One full-attention group, FCFS and
 PRIORITY. One frame at a time is synchronous scheduling; two are `AsyncScheduler`, F > 2 are that with F - 1 pipeline
-stages and the V2 runner, as vLLM itself flies them. `vllm_build` makes the scheduler, `vllm_watch` looks into it,
-`vllm_async` keeps what flies, this file speaks.
+stages and the V2 runner, as vLLM itself flies them; with the option `pipeline` it is the synchronous scheduler with F
+stages. `vllm_build` makes the scheduler, `vllm_watch` looks into it, `vllm_async` keeps what flies, this file speaks.
 
 Checks of vLLM's front end that never reach the scheduler are mirrored in `add`, and say so. `start` and `sent` are read
 from `SchedulerOutput` alone, which is what a worker would get; block ids are vLLM's own.
@@ -100,15 +100,16 @@ class Vllm(Engine):
         self.books = Books(scheduler, verified)
         self.watch = Watch(self.books, shape.page_size)
         self.frame = -1
-        self.flights = Flights(scheduler, shape.stages)
+        self.flights = Flights(scheduler, shape.stages if shape.ahead else 1)
         self.told: set[str] = set()  # live requests the worker knows: told again in full, they resume
         assumes = [f"reject: checks of {MIRRORED}"]
         if not verified:
             assumes.append("unverified version")
         if shape.outside_contract:
             assumes.append("outside_contract: vLLM's refusal of a maximum length beyond the pool was passed over")
-        if shape.frames > 2:
-            assumes.append(f"frames: {shape.stages} pipeline stages and the V2 runner")
+        if shape.stages > 1:
+            runner = "the V2 runner" if shape.ahead else "nothing scheduled ahead"
+            assumes.append(f"frames: {shape.stages} pipeline stages and {runner}")
         limits = {**config, "whole_fit": build.whole_fit(scheduler)}
         observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ()) + (("stats",) if features.counts() else ())
         can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())

@@ -177,6 +177,7 @@ def _grant(s: Shadow, m: mi.Grant) -> None:
     s.melt(r)
     start = mi.grant_start(s, m)
     own(s, r, m.blocks, (m.hit or 0) if r.place is not Place.RUNNING else 0)
+    s.ahead = s.ahead or start + m.tokens - m.drafts > len(r.tokens)
     if m.drafts:
         s.plan.drafts = {**s.plan.drafts, m.request: m.drafts}
     enter(s, r, start, m.tokens)

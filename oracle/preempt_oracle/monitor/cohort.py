@@ -106,6 +106,7 @@ class Cohort:
         if len(s.plan.__dict__) > 3:  # what happened between the steps was noted in it
             s.plan = Plan(e.frame, ())
         latest = next(reversed(s.frames), None)
+        s.ahead = s.ahead or latest is not None  # the latest frame brings each of them a token
         s.tick(e.frame, Flight(e.requests, {}, s.columns.streams, [], s.clock + 1, start, latest))
         s.stall = 0
         n.plain += k

@@ -216,6 +216,7 @@ class Mixed:
             self.n.plain += n
             self.n.continued += 0 if self._e.start is None else n
             plan.granted.upto = upto
+            self.s.ahead = self.s.ahead or bool(self.s.frames)  # the latest frame brings each of them a token
             plan.spent += n
             plan.spent_running += n
             plan.served = ()
@@ -228,6 +229,7 @@ class Mixed:
         start = None if self._e.start is None else self._start[i]
         if broken := self._judge(mi.Grant(r.id, 1, start, blocks, self._hits.get(r.id))):
             return broken
+        s.ahead = s.ahead or r.computed >= len(r.tokens)
         s.melt(r)
         own(s, r, blocks)
         plan.served = ()

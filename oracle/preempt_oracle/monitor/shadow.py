@@ -51,6 +51,7 @@ class Shadow(Members):
         self.last_frame = -1
         self.stall = 0
         self.paused = False
+        self.ahead = False  # a token that still flew was granted
         self.cycle: Cycle | None = None
         self.plan = Plan(-1, ())
         self.preemptions = 0

@@ -7,7 +7,6 @@ from attrs import evolve
 from preempt_properties.known_bad.base import BadCache, often_paused
 from preempt_properties.scenario import Control, Scenario, Step
 from preempt_spec import events as ev
-from preempt_spec.memory import Block
 from preempt_spec.offload import Moving
 from preempt_spec.view import Place
 
@@ -201,15 +200,10 @@ class LoadsWhatIsStillStored(BadCache):
 
     def load(self, request: str) -> bool:
         """What is under way counts."""
-        s = self.state
-        early = {
-            dst: Block(held)
-            for c, copy in s.copies.items()
-            for (_, dst, _), held in zip(copy.blocks, s.carried[c], strict=True)
-            if copy.direction == "out"
-        }
-        self.state = evolve(s, host=(s.host[0].having(early),))
-        return super().load(request)
+        moving, self.moving = self.moving, {}
+        began = super().load(request)
+        self.moving = {**moving, **self.moving}
+        return began
 
 
 class OverwritesTheHostCache(BadCache):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from attrs import evolve
 
 from preempt_properties.known_bad.base import MIXED, KnownBad
@@ -15,7 +17,7 @@ from preempt_spec.view import Due, Fate, Place
 class Flying(KnownBad):
     """Several of its frames fly at once."""
 
-    policies = MIXED
+    policies: ClassVar[tuple[str, ...]] = MIXED
     needs = frozenset({"frames"})
 
     def due(self, e: ev.Deliver) -> dict[str, Due]:

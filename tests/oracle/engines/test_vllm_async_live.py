@@ -131,6 +131,24 @@ def test_more_frames_are_more_stages_and_a_decode_waits_for_them(session, frames
     assert min(b - a for a, b in pairwise(granted)) == frames - 1
 
 
+def test_a_pipeline_flies_frames_and_schedules_nothing_ahead(session):
+    options = session.options
+    try:
+        session.options = {"pipeline": True}
+        out = run(session, evolve(CONFIG, frames=2, max_running=4, blocks=6, budget=4), A, B)
+        refused = session.start(evolve(CONFIG, frames=2, drafts=1))
+    finally:
+        session.options = options
+    known = {"a": 3, "b": 3}
+    for e in out.events:
+        if isinstance(e, wire.Step):
+            assert all(s + n <= known[r] for r, s, n in zip(e.requests, e.start or (), e.tokens, strict=True))
+        elif isinstance(e, wire.Deliver):
+            known |= {r: known[r] + len(t) for r, t in zip(e.requests, e.tokens, strict=True)}
+    assert any("2 pipeline stages and nothing scheduled ahead" in a for a in out.header.assumes)
+    assert isinstance(refused, Refused)
+
+
 def test_hashes_are_published_at_a_delivery_when_the_token_was_not_known_before(session):
     # The token of its last position flies until nothing more is scheduled; the page ends there.
     out = run(session, evolve(CONFIG, frames=2), A)
@@ -147,8 +165,8 @@ def test_drafts_are_accepted_and_rejected(session, frames):
         assert isinstance(out, Run)
         assert not out.violations
         drafts = {s.frame: {d.request: d.tokens for d in s.drafts} for s in steps(out)}
-        for e in out.events:
-            for name, tokens in zip(e.requests, e.tokens, strict=True) if isinstance(e, wire.Deliver) else ():
+        for e in [e for e in out.events if isinstance(e, wire.Deliver)]:
+            for name, tokens in zip(e.requests, e.tokens, strict=True):
                 kept += len(tokens) - 1
                 lost += drafts[e.frame].get(name, 0) - (len(tokens) - 1)
     assert kept

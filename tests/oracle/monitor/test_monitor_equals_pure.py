@@ -60,6 +60,7 @@ def state_of(s: View) -> dict[str, Any]:
         "stall": s.stall,
         "cycle": s.cycle,
         "paused": s.paused,
+        "ahead": s.ahead,
         "counters": (s.preemptions, s.recomputed, s.delivered),
         "last frame": s.last_frame,
         "frames": {frame: dict(flight) for frame, flight in s.frames.items()},
