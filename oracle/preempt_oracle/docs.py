@@ -1,7 +1,8 @@
 """Documents generated from the code: `python -m preempt_oracle.docs` renews them, `--check` says which are stale.
 
-`docs/rules.md`, `docs/profiles.md` and the table in `docs/trace.md`; and, in README.md, whatever stands between
-`<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of `BLOCKS`.
+`docs/rules.md`, `docs/profiles.md`, the figures of `docs/cost.md`; and, in README.md, `docs/trace.md` and
+`docs/cost.md`, whatever stands between `<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of
+`BLOCKS`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from attrs import fields
 
-from preempt_oracle.report import rulebook
+from preempt_oracle.report import cost_page, rulebook
 from preempt_oracle.report.rulebook import cell, first_line
 from preempt_spec import SPEC_VERSION
 from preempt_spec import events as ev
@@ -140,12 +141,13 @@ def exit_codes() -> str:
     return "\n".join(["| code | verdict |", "|---|---|", *(f"| {v.exit_code} | {v.value} |" for v in Verdict)])
 
 
-#: What may stand between marks, in README.md and in docs/trace.md.
+#: What may stand between marks, in README.md and in docs/*.md.
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "rules": rules_table,
     "profiles": profiles_table,
     "trace": trace_table,
     "exit-codes": exit_codes,
+    **cost_page.BLOCKS,
 }
 
 
@@ -164,9 +166,15 @@ def documents(root: Path) -> Iterator[tuple[Path, str]]:
     """Each file and what it should hold."""
     yield root / "docs" / "rules.md", rules()
     yield root / "docs" / "profiles.md", profiles()
-    for by_hand in (root / "docs" / "trace.md", root / "README.md"):
+    page = root / "docs" / "cost.md"
+    for by_hand in (root / "docs" / "trace.md", page, root / "README.md"):
         if by_hand.is_file():
             yield by_hand, filled(by_hand.read_text(encoding="utf-8"), by_hand.name)
+    if page.is_file():
+        from preempt_oracle.report.cost_figures import drawn
+
+        for name, text in drawn():
+            yield page.parent / "figures" / name, text
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
@@ -178,9 +186,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
         print("documents are renewed in a checkout of the project, and this is none", file=sys.stderr)
         return 2
     stale = [
-        (file, text)
-        for file, text in documents(root)
-        if not file.is_file() or file.read_text(encoding="utf-8") != text
+        (file, text) for file, text in documents(root) if not file.is_file() or file.read_text(encoding="utf-8") != text
     ]
     for file, text in stale:
         name = file.relative_to(root).as_posix()
