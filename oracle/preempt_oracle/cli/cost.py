@@ -72,28 +72,32 @@ def break_even(model: str, context: str, json_file: str | None, **named: Any) ->
 @setting_options
 @output_option
 @json_option
-def regime_map(model: str, output: str, json_file: str | None, **named: Any) -> int:
-    """Draw who wins over bandwidth and length, as SVG; with --json also the 200 × 200 factors."""
+def regime_map(model: str, output: str | None, json_file: str | None, **named: Any) -> int:
+    """Draw who wins over bandwidth and length, as SVG (-o), or write the 200 × 200 factors (--json), or both."""
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cost.regime import regime
-    from preempt_oracle.report.cost_map import draw
 
-    writable(output)
-    writable(json_file)
+    if output is None and json_file is None:
+        raise click.UsageError("nothing to write: give --output, --json, or both")
     if output == json_file:  # "-" too
         raise click.UsageError("--output and --json name the same file")
+    writable(output)
+    writable(json_file)
     asked = _question(model, named)
     found = regime(asked.setting, asked.longest)
-    write(output, draw(asked, found).encode())
-    if json_file:
+    if output is not None:
+        from preempt_oracle.report.cost_map import draw  # numbers alone need no matplotlib
+
+        write(output, draw(asked, found).encode())
+    if json_file is not None:
         from preempt_oracle.report.cost_json import map_document, map_row
 
         write(json_file, map_document(map_row(asked, found)))
     if "-" not in (output, json_file):
-        from preempt_oracle.report.cost_map import summary
+        from preempt_oracle.report.cost_regime import summary
         from preempt_oracle.report.words import console, safe
 
-        console().print(f"{safe(output, 300)}: {summary(found)}", soft_wrap=True)
+        console().print(f"{safe(output or json_file or '', 300)}: {summary(found)}", soft_wrap=True)
     return 0
 
 

@@ -15,7 +15,7 @@ model_option = click.option(
     "--model", required=True, metavar="NAME|PATH", help="A name of `cost models`, or a Hugging Face config.json."
 )
 context_option = click.option("--context", required=True, metavar="TOKENS", help="Length of the request.")
-output_option = click.option("-o", "--output", metavar="FILE", required=True, help="The SVG file to write.")
+output_option = click.option("-o", "--output", metavar="FILE", help="The SVG file to write.")
 
 
 def setting_options(command: F) -> F:

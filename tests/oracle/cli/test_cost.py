@@ -15,6 +15,7 @@ import pytest
 from preempt_oracle.cost import registry
 from preempt_oracle.cost.quantities import parse
 from preempt_oracle.cost.units import BANDWIDTH, SECONDS
+from preempt_oracle.report.words import safe
 
 LLAMA = ("--model", "llama-3.1-8b", "--accelerator", "h100-sxm")
 SEED = (*LLAMA, "--context", 4096, "--bandwidth", "50GB/s")
@@ -127,6 +128,11 @@ def test_a_config_of_ones_own(run, here):
 # Maps.
 
 
+def said(svg: str | bytes) -> list[str]:
+    """The words of a picture, in the order of the document."""
+    return [x.text or "" for x in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
 def test_a_map_is_written_as_svg_and_in_numbers(run, here):
     result = run("cost", "map", *LLAMA, "--curve", "h100-dma", "-o", "m.svg", "--json", "m.json")
     assert result.stdout == "m.svg: break-even is at most 8.05 GB/s, at 154 tokens; these copies reach 7.9 GB/s\n"
@@ -137,8 +143,62 @@ def test_a_map_is_written_as_svg_and_in_numbers(run, here):
     assert all(a < b for a, b in pairwise(m["effective_bytes_per_second"]))
 
 
+def test_a_map_says_what_it_shows(run):
+    words = said(run("cost", "map", *LLAMA, "--curve", "h100-dma", "-o", "-").stdout)
+    for part in (
+        "Swap or recompute? Llama-3.1-8B on H100 SXM",
+        "bf16 KV, recompute alone at 50% of 989 TFLOP/s, out and back",
+        "length of the request, tokens (1K = 1,024)",
+        "effective bandwidth per direction, GB/s",
+        "swap wins",
+        "recompute wins",
+        "break-even (at most 8.05 GB/s)",
+        "copies as described: 7.9 GB/s",
+        "copies of 32 KiB at 5 to 10 µs each: 5.8 to 3.1 GB/s",
+        "the link, copied at once: 50.9 GB/s",
+    ):
+        assert words.count(part) == 1
+    assert {"128", "2K", "1", "10", "100", "2×", "5×", "10×"} <= set(words)
+
+
 def test_a_map_to_standard_output_is_nothing_else(run):
     assert ET.fromstring(run("cost", "map", *LLAMA, "-o", "-").stdout).tag.endswith("svg")
+
+
+def test_numbers_need_no_plotting_library_and_a_picture_names_its_extra(run, here, monkeypatch):
+    for name in ("preempt_oracle.report.cost_map", "matplotlib.axes"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run("cost", "map", *LLAMA, "--json", "m.json")
+    assert result.stdout.startswith("m.json: break-even is at most 8.05 GB/s")
+    assert len(json.loads((here / "m.json").read_text())["map"]["speed_up"]) == 200
+    result = run("cost", "map", *LLAMA, "-o", "m.svg")
+    assert result.exit_code == 2
+    assert "pip install 'preempt-oracle[report]'" in result.stderr
+    assert not (here / "m.svg").exists()
+
+
+def test_a_map_must_go_somewhere(run):
+    result = run("cost", "map", *LLAMA)
+    assert result.exit_code == 2
+    assert "give --output, --json, or both" in result.stderr
+
+
+def test_the_name_of_a_model_stays_a_name(run, here):
+    config = {
+        "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "vocab_size": 128256, "intermediate_size": 14336, "torch_dtype": "bfloat16",
+        "max_position_embeddings": 131072,
+    }  # fmt: skip
+    known = [x.tag for x in ET.fromstring(run("cost", "map", *LLAMA, "-o", "-").stdout).iter()]
+    for name in ("a$x^$ <script>&\"'", "$\\frac", "]]>漢\x1b[1m", "wide " * 30):
+        (here / name).mkdir()
+        (here / name / "config.json").write_text(json.dumps(config))
+        drawn = run("cost", "map", "--model", f"./{name}", "--accelerator", "h100-sxm", "-o", "-").stdout
+        title = f"Swap or recompute? {safe(name, 24)} on H100 SXM"
+        assert title in said(drawn)
+        assert ET.fromstring(drawn).findtext("{http://www.w3.org/2000/svg}title") == title
+        assert [x.tag for x in ET.fromstring(drawn).iter()] == known
 
 
 def test_a_map_that_cannot_be_written_is_refused_first(run, here):
