@@ -189,11 +189,17 @@ def call(function: Callable[..., Any], values: Values) -> Any:
 
 
 def holds(proposition: Proposition, point: Values) -> bool:
-    """Whether a proposition is true at a point. Where a function refuses its input or divides by 0, it is not."""
+    """Whether a proposition is true at a point. Where a function refuses its input or divides by 0, it is not.
+
+    Raises TypeError if it says neither.
+    """
     try:
-        return bool(call(proposition, point))
+        found = call(proposition, point)
     except (ValueError, ArithmeticError):
         return False
+    if not isinstance(found, bool):
+        raise TypeError(f"a proposition must return a bool, not {type(found).__name__}")
+    return found
 
 
 class Registry(Mapping[str, Theorem]):
