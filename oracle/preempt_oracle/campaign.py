@@ -7,7 +7,7 @@ whatever campaign it came from. The first failure of each rule is reduced and ke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from time import monotonic
 
@@ -16,12 +16,15 @@ from attrs import Factory, define, evolve, field, frozen
 from preempt_oracle.adapters.protocol import HarnessError, Refused, Session, Started
 from preempt_oracle.divergence import diverged
 from preempt_oracle.drive import Run, drive
+from preempt_oracle.known import Known, Ledger
 from preempt_oracle.reduce import TRIES, Reduced, reduce
 from preempt_oracle.trace import wire
 from preempt_oracle.verdict import Failure, Tally, out_of_contract, policy_for
 from preempt_properties.scenario import Config, Scenario
 from preempt_properties.workload import workload
+from preempt_spec import SPEC_VERSION
 from preempt_spec.rules import Violation
+from preempt_spec.system import observable
 
 TAIL = 12  # events kept for a failure's context
 
@@ -98,18 +101,25 @@ def campaign(
     save: Save,
     progress: Progress = lambda *_: None,
     tries: int = TRIES,
+    *,
+    spec: str = SPEC_VERSION,
+    known: Ledger | None = None,
 ) -> Campaign:
     """Run it, spending up to `tries` runs on shortening each failure.
+
+    `spec`: the version of the specification to judge by; `known`: known failures, in which every run is noted. A known
+    failure is neither shortened nor saved: its entry says what it is.
 
     Raises NoStart, HarnessError, UnknownPolicy before the first workload only: later, `broken` says why.
     """
     began = monotonic()
-    runner = _Runner(connect, save, tries, float("inf") if budget.seconds is None else began + budget.seconds)
+    deadline = float("inf") if budget.seconds is None else began + budget.seconds
+    runner = _Runner(connect, save, tries, deadline, spec, known or Ledger(()))
     try:
         opened = probe(runner.session, policy)
         header = opened.started.header
         _, deviations = policy_for(header, policy)
-        out = Campaign(Tally(header.engine, header.version, policy, deviations=deviations), seed)
+        out = Campaign(Tally(header.engine, header.version, policy, deviations=deviations, spec=spec), seed)
         try:
             while (budget.workloads is None or out.workloads < budget.workloads) and monotonic() < runner.deadline:
                 runner.workload(out, opened.started.capabilities)
@@ -127,8 +137,11 @@ def campaign(
 class _Runner:
     """One session at a time, whatever a workload does to it."""
 
-    def __init__(self, connect: Callable[[], Session], save: Save, tries: int, deadline: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Session], save: Save, tries: int, deadline: float, spec: str, known: Ledger
+    ) -> None:
         self.connect, self.save, self.tries, self.deadline = connect, save, tries, deadline
+        self.spec, self.known = spec, known
         self.session = connect()
         self.crashes = 0  # candidates that broke the harness
         self.stopped: BaseException | None = None  # an end that came while a failure was being shortened
@@ -137,19 +150,37 @@ class _Runner:
         """One workload, and the reduction of what it broke."""
         seed, policy = out.seed + out.workloads, out.tally.policy
         scenario = generated(seed, policy, capabilities)
-        run = drive(self.session, scenario, policy=policy)
+        run = drive(self.session, scenario, policy=policy, spec=self.spec)
         out.workloads += 1
         if isinstance(run, Refused):
             out.outside[run.reason] += 1
             return
-        out.tally.add(run.monitor, run.header.observes)
         if reason := out_of_contract(run.monitor.shadow):
+            out.tally.add(run.monitor, run.header.observes)
             out.outside[reason] += 1
             return
+        known = self.note(run)
+        advised = {v.rule for v in run.advised}
+        out.tally.add(run.monitor, run.header.observes, known=known, advised=advised)
         out.several += several_victims(run)
-        for violation in run.violations:
-            if violation.rule not in out.scenarios:
+        for violation in (*run.violations, *run.advised):
+            if violation.rule in known:
+                where = f"the workload of seed {seed}"
+                entry = known[violation.rule]
+                seen = failure(run, violation, where, "", advisory=violation.rule in advised, known=entry.reason)
+                self.keep_known(out, seen)
+            elif violation.rule not in out.scenarios:
                 self.keep(out, run, violation, scenario, seed)
+
+    def note(self, run: Run) -> Mapping[str, Known]:
+        """What is known of what a run broke."""
+        broken, advised = {v.rule for v in run.violations}, {v.rule for v in run.advised}
+        return self.known.note(run.scene, broken, advised, observable(run.header.observes, self.spec))
+
+    def keep_known(self, out: Campaign, seen: Failure) -> None:
+        """The first of each rule and reason."""
+        if all((f.violation.rule, f.known) != (seen.violation.rule, seen.known) for f in out.tally.failures):
+            out.tally.failures.append(seen)
 
     def keep(self, out: Campaign, run: Run, violation: Violation, scenario: Scenario, seed: int) -> None:
         """Shorten the scenario, write it, and keep the failure as the short one shows it."""
@@ -158,8 +189,10 @@ class _Runner:
         def breaks(candidate: Scenario) -> bool:
             nonlocal shortest, found
             again = self.again(candidate, out.tally.policy)
-            same = next((v for v in again.violations if v.rule == violation.rule), None) if again else None
-            if again is None or same is None:
+            broken = (*again.violations, *again.advised) if again else ()
+            same = next((v for v in broken if v.rule == violation.rule), None)
+            # What has become another failure, one that is known, is not this one any more.
+            if again is None or same is None or self.known.known(again.scene, [violation.rule]):
                 return False
             shortest, found = again, same
             return True
@@ -171,7 +204,8 @@ class _Runner:
         out.scenarios[violation.rule] = reduced.scenario
         file, command = self.save(found, reduced, seed)
         where = f"{file}, event {len(shortest.events)}" if file else f"the workload of seed {seed}"
-        out.tally.failures.append(failure(shortest, found, where, command, reduced.note))
+        advisory = found not in shortest.violations
+        out.tally.failures.append(failure(shortest, found, where, command, reduced.note, advisory=advisory))
         if self.stopped is not None:
             raise self.stopped
 
@@ -181,7 +215,7 @@ class _Runner:
             return None
         try:
             try:
-                run = drive(self.session, candidate, policy=policy)
+                run = drive(self.session, candidate, policy=policy, spec=self.spec)
             except HarnessError:
                 # A candidate that breaks the adapter is none, and leaves a session that cannot be used.
                 self.crashes += 1
@@ -194,10 +228,14 @@ class _Runner:
         return None if isinstance(run, Refused) else run
 
 
-def failure(run: Run, violation: Violation, where: str, replay: str, note: str = "") -> Failure:
-    """A failure of a driven run, with its context."""
+def failure(
+    run: Run, violation: Violation, where: str, replay: str, note: str = "", *, advisory: bool = False, known: str = ""
+) -> Failure:
+    """A failure of a driven run, with its context; that of an advisory rule without: the run has left it behind."""
+    if advisory:
+        return Failure(violation, where, -1, (), replay, None, note, known, True)
     seen = diverged(run.monitor, run.events[-1], violation)
-    return Failure(violation, where, run.monitor.shadow.last_frame, run.events[-TAIL:], replay, seen, note)
+    return Failure(violation, where, run.monitor.shadow.last_frame, run.events[-TAIL:], replay, seen, note, known)
 
 
 def several_victims(run: Run) -> int:

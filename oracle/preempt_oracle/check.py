@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import shlex
 from collections import deque
+from collections.abc import Mapping
 from os import PathLike
+from pathlib import PurePath
 from typing import BinaryIO
 
+from attrs import evolve
+
 from preempt_oracle.divergence import diverged
+from preempt_oracle.known import Ledger, Scene, Scenery
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_oracle.trace.errors import TraceError
 from preempt_oracle.trace.reader import read
 from preempt_oracle.trace.streams import display_name
-from preempt_oracle.verdict import Failure, Tally, UnknownPolicy, policy_for
-from preempt_spec.system import Malformed
+from preempt_oracle.verdict import Failure, Tally, UnknownPolicy, out_of_contract, policy_for
+from preempt_spec import SPEC_VERSION
+from preempt_spec.system import Malformed, observable
 
 TAIL = 12  # events kept for a failure's context
 
 
-def check(source: str | PathLike[str] | BinaryIO, policy: str | None = None, tally: Tally | None = None) -> Tally:
-    """Judge one trace, into `tally` if given (same engine, version and policy). Raises TraceError.
+def check(
+    source: str | PathLike[str] | BinaryIO,
+    policy: str | None = None,
+    tally: Tally | None = None,
+    *,
+    spec: str = SPEC_VERSION,
+    known: Ledger | None = None,
+) -> Tally:
+    """Judge one trace, into `tally` if given (same engine, version, policy and specification). Raises TraceError.
 
-    A trace is read to its footer even behind a violation: a cut-off file is unreadable, whatever it showed.
+    `spec`: the version of the specification to judge by (UnknownVersion if there is none); `known`: known failures, in
+    which the run is noted. A trace is read to its footer even behind a violation: a cut-off file is unreadable,
+    whatever it showed.
     """
     name = display_name(source)
     lines = read(source)
@@ -31,29 +46,70 @@ def check(source: str | PathLike[str] | BinaryIO, policy: str | None = None, tal
     assert isinstance(header, wire.Header)  # the reader yields it first, or raises
     try:
         chosen, deviations = policy_for(header, policy)
-        monitor = Monitor(to_spec(header), chosen)
+        monitor = Monitor(to_spec(header), chosen, spec)
     except UnknownPolicy as e:
         raise TraceError(name, 1, "policy", str(e)) from None
     except Malformed as e:
         raise TraceError(name, 1, e.field, e.reason) from None
-    tally = tally or Tally(header.engine, header.version, policy or header.policy, deviations=deviations)
+    tally = tally or Tally(header.engine, header.version, policy or header.policy, deviations=deviations, spec=spec)
     options = ["--policy", policy] if policy else []
+    options += ["--spec", spec] if spec != SPEC_VERSION else []
+    again = "" if name == "<stdin>" else shlex.join(["preempt-oracle", "check", *options, "--", name])
     tail: deque[wire.Event] = deque(maxlen=TAIL)
+    found: list[Failure] = []
+    advised: dict[str, Failure] = {}  # the first of each rule
+    behind = 0  # steps behind the violation
+    scenery = Scenery(monitor.shadow)
+    see = scenery.see if known is not None else None
     feed = monitor.feed
     for number, event in lines:
         if isinstance(event, (wire.Footer, wire.Header)):
             continue  # the footer, checked by the reader
         tail.append(event)
+        if see is not None:
+            see(event)
         try:
             broken = feed(event)
         except Malformed as e:
             raise TraceError(name, number, e.field, e.reason) from None
-        if broken:
-            where, again = f"{name}:{number}", shlex.join(["preempt-oracle", "check", *options, "--", name])
-            if name == "<stdin>":
-                again = ""
+        if broken or monitor.advised:
+            where, frame = f"{name}:{number}", monitor.shadow.last_frame
             for violation in broken:
                 seen = diverged(monitor, event, violation)
-                tally.failures.append(Failure(violation, where, monitor.shadow.last_frame, tuple(tail), again, seen))
-    tally.add(monitor, header.observes)
+                found.append(Failure(violation, where, frame, tuple(tail), again, seen))
+            for violation in monitor.advised:
+                if violation.rule not in advised:
+                    advised[violation.rule] = Failure(violation, where, frame, tuple(tail), again, advisory=True)
+        elif found:
+            behind += type(event) is wire.Step
+    _note(tally, monitor, header, found, advised, behind, known, scenery.scene(header, tally.policy, _file(name)))
     return tally
+
+
+def _note(
+    tally: Tally,
+    monitor: Monitor,
+    header: wire.Header,
+    found: list[Failure],
+    advised: Mapping[str, Failure],
+    behind: int,
+    known: Ledger | None,
+    scene: Scene,
+) -> None:
+    reasons: dict[str, str] = {}
+    if out_of_contract(monitor.shadow):
+        advised = {}
+    elif known is not None:
+        tested = observable(header.observes, monitor.spec)
+        noted = known.note(scene, {f.violation.rule for f in found}, advised, tested)
+        reasons = {rule: entry.reason for rule, entry in noted.items()}
+    failures = [*found, *advised.values()]
+    tally.failures += [evolve(f, known=reasons.get(f.violation.rule, "")) for f in failures]
+    before = tally.ended
+    tally.add(monitor, header.observes, known=reasons, advised=advised)
+    tally.unjudged += behind if tally.ended > before else 0
+
+
+def _file(name: str) -> str:
+    """The file name by which a known failure may describe a trace; "" of a stream."""
+    return "" if name in ("<stdin>", "<stream>") else PurePath(name).name

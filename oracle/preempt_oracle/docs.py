@@ -1,8 +1,9 @@
 """Documents generated from the code: `python -m preempt_oracle.docs` renews them, `--check` says which are stale.
 
-`docs/rules.md`, `docs/profiles.md`, the figures of `docs/cost.md`; and, in README.md, `docs/trace.md` and
-`docs/cost.md`, whatever stands between `<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of
-`BLOCKS`.
+`docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, the figures of `docs/cost.md`; and, in README.md,
+`docs/trace.md` and `docs/cost.md`, whatever stands between `<!-- generated: NAME -->` and `<!-- /generated -->`, where
+NAME is one of `BLOCKS`. A rule that nothing shows at work, and no reason excuses, is told as a hole, and is exit 1 as
+well.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from pathlib import Path
 
 from attrs import fields
 
+from preempt_oracle import traceability as tracing
 from preempt_oracle.report import cost_page, rulebook
 from preempt_oracle.report.rulebook import cell, first_line
-from preempt_spec import SPEC_VERSION
+from preempt_oracle.report.traceability import page
+from preempt_properties.evidence import load as evidence
+from preempt_spec import HISTORY, SPEC_VERSION
 from preempt_spec import events as ev
 from preempt_spec.policies.profiles import PROFILES, Profile
 from preempt_spec.rules import RULES
@@ -39,6 +43,11 @@ def rules() -> str:
         "of which no clause can be evaluated is *not observable*, one that was never put to the test *not exercised*, "
         "and neither counts as a pass. Each rule is shown to be breakable by a scheduler that breaks it.",
         rulebook.table(rulebook.select(None)),
+        "## Versions",
+        "A version is judged by with `--spec`, in today's wording: rules that came in later are left out, and those "
+        "that came in with it, if it is a minor version and not the first, are advisory: their violations are shown "
+        "and change no verdict. What an older version said otherwise stands here.",
+        "\n".join(["| version | came in | reworded |", "|---|---|---|", *versions()]),
         "## Observations",
         "\n".join(["| name | what an adapter lets us see |", "|---|---|", *observations()]),
     ]
@@ -49,10 +58,30 @@ def rules() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def versions() -> Iterator[str]:
+    """A row per version of the specification, the first as a count."""
+    for release in HISTORY:
+        new = [f"`{r.id}`" for r in rulebook.select(None) if r.since == release.version]
+        came = f"{len(new)} rules" if release is HISTORY[0] else ", ".join(new)
+        reworded = "; ".join(f"`{rule}`: {cell(what)}" for rule, what in release.reworded.items())
+        yield f"| {release.version} | {came} | {reworded} |"
+
+
 def observations() -> Iterator[str]:
     """A row per observation."""
     for name, what in ev.OBSERVABLE.items():
         yield f"| `{name}` | {cell(what)} |"
+
+
+def traceability() -> str:
+    """docs/traceability.md."""
+    return "\n\n".join(["# Traceability", NOTE, *page(tracing.traces(), evidence())]) + "\n"
+
+
+def holes() -> list[str]:
+    """What nothing shows at work."""
+    faults = tracing.injected()
+    return [*tracing.stale(evidence()), *tracing.holes(tracing.traces(faults=faults), faults)]
 
 
 def profiles() -> str:
@@ -166,15 +195,16 @@ def documents(root: Path) -> Iterator[tuple[Path, str]]:
     """Each file and what it should hold."""
     yield root / "docs" / "rules.md", rules()
     yield root / "docs" / "profiles.md", profiles()
-    page = root / "docs" / "cost.md"
-    for by_hand in (root / "docs" / "trace.md", page, root / "README.md"):
+    yield root / "docs" / "traceability.md", traceability()
+    cost = root / "docs" / "cost.md"
+    for by_hand in (root / "docs" / "trace.md", cost, root / "README.md"):
         if by_hand.is_file():
             yield by_hand, filled(by_hand.read_text(encoding="utf-8"), by_hand.name)
-    if page.is_file():
+    if cost.is_file():
         from preempt_oracle.report.cost_figures import drawn
 
         for name, text in drawn():
-            yield page.parent / "figures" / name, text
+            yield cost.parent / "figures" / name, text
 
 
 def current(file: Path, text: str, root: Path) -> bool:
@@ -193,7 +223,7 @@ def current(file: Path, text: str, root: Path) -> bool:
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
-    """Renew the documents, or with --check say which are stale (exit 1)."""
+    """Renew the documents, or with --check say which are stale (exit 1). A hole is told either way, and is exit 1."""
     if arguments not in ([], ["--check"]):
         print("usage: python -m preempt_oracle.docs [--check]", file=sys.stderr)
         return 2
@@ -209,7 +239,10 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             file.parent.mkdir(exist_ok=True)
             file.write_text(text, encoding="utf-8")
             print(f"{name} renewed")
-    return 1 if stale and arguments else 0
+    found = holes()
+    for hole in found:
+        print(f"hole: {hole}")
+    return 1 if found or (stale and arguments) else 0
 
 
 if __name__ == "__main__":

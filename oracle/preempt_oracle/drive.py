@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from attrs import field, frozen, mutable
 
 from preempt_oracle.adapters.protocol import HarnessError, Refused, Session
+from preempt_oracle.known import Scene, Scenery
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_oracle.verdict import UnknownPolicy, policy_for
 from preempt_properties.scenario import Abort, Add, Scenario, ScenarioError, Step
+from preempt_spec import SPEC_VERSION
 from preempt_spec.policies.functions import patience
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import Deviation
@@ -37,10 +39,14 @@ class Run:
     events: tuple[wire.Event, ...]
     violations: tuple[Violation, ...]
     monitor: Monitor
+    scene: Scene
+    advised: tuple[Violation, ...] = ()  # the first of each advisory rule that broke; the run went on
 
 
-def drive(session: Session, scenario: Scenario, seed: int = 0, policy: str | None = None) -> Run | Refused:
-    """Run a scenario to its end, or to the first violation.
+def drive(
+    session: Session, scenario: Scenario, seed: int = 0, policy: str | None = None, spec: str = SPEC_VERSION
+) -> Run | Refused:
+    """Run a scenario to its end, or to the first violation. `spec`: the version of the specification to judge by.
 
     Refused: the engine does not take this configuration or one of these requests, so that they are outside its
     contract. Raises HarnessError; ScenarioError for a script that adds a request which is still alive.
@@ -55,13 +61,18 @@ def drive(session: Session, scenario: Scenario, seed: int = 0, policy: str | Non
     except UnknownPolicy as e:
         raise HarnessError(f"{session.transport.name}: policy {e}") from None
     try:
-        run = _Drive(session, scenario, seed, Monitor(to_spec(started.header), chosen))
+        run = _Drive(session, scenario, seed, Monitor(to_spec(started.header), chosen, spec))
     except Malformed as e:
         raise HarnessError(f"{session.transport.name}: header: {e}") from None
+    scenery, advised = Scenery(run.monitor.shadow), dict[str, Violation]()
     try:
         for event in run.events():
             run.seen.append(event)
-            if run.monitor.feed(event):
+            scenery.see(event)
+            broken = run.monitor.feed(event)
+            for violation in run.monitor.advised:
+                advised.setdefault(violation.rule, violation)
+            if broken:
                 break
     except Malformed as e:
         raise HarnessError(f"{session.transport.name}: event {len(run.seen)}: {e}") from None
@@ -70,7 +81,16 @@ def drive(session: Session, scenario: Scenario, seed: int = 0, policy: str | Non
         return run.refused
     if not run.dead:
         session.stop()
-    return Run(started.header, chosen, deviations, tuple(run.seen), tuple(run.monitor.violations), run.monitor)
+    return Run(
+        started.header,
+        chosen,
+        deviations,
+        tuple(run.seen),
+        tuple(run.monitor.violations),
+        run.monitor,
+        scenery.scene(started.header, policy or started.header.policy),
+        tuple(advised.values()),
+    )
 
 
 @mutable

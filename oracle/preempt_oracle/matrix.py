@@ -27,13 +27,16 @@ from attrs import evolve, field, frozen
 from preempt_oracle.adapters.protocol import HarnessError, Session
 from preempt_oracle.campaign import Budget, campaign
 from preempt_oracle.check import check
+from preempt_oracle.known import Ledger
 from preempt_oracle.report.judged import Judged
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.errors import TraceError
 from preempt_oracle.trace.reader import read
 from preempt_oracle.verdict import Tally, Verdict
 from preempt_properties.scenario import Option
+from preempt_spec import SPEC_VERSION
 from preempt_spec.rules import RULES
+from preempt_spec.rules.rule import advisory, edition
 
 VECTORS = Path(__file__).with_name("vectors")
 TRACES = "traces"
@@ -85,7 +88,7 @@ class Row:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came out."""
+        """What came out; known failures are not among the rules that broke."""
         if self.judged is None:
             return None
         tally = self.judged.tally
@@ -93,8 +96,18 @@ class Row:
 
     @property
     def as_expected(self) -> bool:
-        """Verdict and broken rules, both."""
-        return self.outcome == self.expected
+        """Verdict and broken rules, both; but a known failure need not be expected, and may be."""
+        found, expected = self.outcome, self.expected
+        if found is None or expected is None or self.judged is None or self.judged.tally is None:
+            return found == expected
+        known = self.judged.tally.known
+        if not known:
+            return found == expected
+        left = tuple(r for r in expected.broken if r not in known)
+        verdict = expected.verdict
+        if not left and verdict in (Verdict.VIOLATES.value, Verdict.CONFORMS.value):
+            verdict = Verdict.KNOWN.value
+        return found == Outcome(verdict, left)
 
 
 @frozen
@@ -118,6 +131,8 @@ class Matrix:
 
     rows: tuple[Row, ...]
     copies: tuple[Copy, ...] = ()
+    known: Ledger | None = None
+    spec: str = SPEC_VERSION
 
     @property
     def verdict(self) -> Verdict:
@@ -127,6 +142,8 @@ class Matrix:
             return Verdict.BROKEN
         if Verdict.UNREADABLE in faults or any(c.error for c in self.copies):
             return Verdict.UNREADABLE
+        if self.known is not None and self.known.stale:
+            return Verdict.STALE
         same = all(r.as_expected for r in self.rows) and all(c.as_expected for c in self.copies)
         return Verdict.CONFORMS if same else Verdict.VIOLATES
 
@@ -148,21 +165,46 @@ class LiveEngine:
 
 
 def run(
-    expected: Expected, traces: Mapping[str, Path], live: Sequence[LiveEngine], say: Callable[[str], None]
+    expected: Expected,
+    traces: Mapping[str, Path],
+    live: Sequence[LiveEngine],
+    say: Callable[[str], None],
+    *,
+    spec: str = SPEC_VERSION,
+    known: Ledger | None = None,
 ) -> Matrix:
-    """Judge all of it. `traces`: by the name under which a hand-broken copy is listed; `say`: progress, for people."""
+    """Judge all of it. `traces`: by the name under which a hand-broken copy is listed; `say`: progress, for people.
+
+    `spec`: the version of the specification to judge by; what is expected of rules that it lacks, or that are advisory
+    in it, is left out. `known`: known failures; those of hand-broken copies are not theirs.
+    """
     good = {name: path for name, path in traces.items() if name not in expected.copies}
+    expected = _by(expected, spec)
     rows: dict[Key, Row] = {}
     say(f"{len(traces)} shipped traces")
-    for row in _of_traces(good):
+    for row in _of_traces(good, spec, known):
         rows[row.key] = evolve(row, expected=expected.rows.get(row.key))
-    copies = tuple(_copy(name, traces.get(name), rule) for name, rule in expected.copies.items())
+    copies = tuple(_copy(name, traces.get(name), rule, spec) for name, rule in expected.copies.items())
     for engine in live:
         say(f"{engine.key} ({engine.key.policy}), live: {WORKLOADS} workloads")
-        rows[engine.key] = Row(engine.key, _live(engine), expected.rows.get(engine.key), WORKLOADS)
+        rows[engine.key] = Row(engine.key, _live(engine, spec, known), expected.rows.get(engine.key), WORKLOADS)
     for key, outcome in expected.rows.items():
         rows.setdefault(key, Row(key, None, outcome))
-    return Matrix(tuple(rows[k] for k in sorted(rows, key=lambda k: (k.source != TRACES, str(k), k.policy))), copies)
+    order = sorted(rows, key=lambda k: (k.source != TRACES, str(k), k.policy))
+    return Matrix(tuple(rows[k] for k in order), copies, known, spec)
+
+
+def _by(expected: Expected, spec: str) -> Expected:
+    """The expectations by a version of the specification."""
+    binding = {r.id for r in edition(spec)} - advisory(spec)
+
+    def outcome(o: Outcome) -> Outcome:
+        broken = tuple(r for r in o.broken if r in binding)
+        freed = bool(o.broken) and not broken
+        return Outcome(Verdict.CONFORMS.value if freed else o.verdict, broken)
+
+    copies = {file: rule for file, rule in expected.copies.items() if rule in binding}
+    return Expected({key: outcome(o) for key, o in expected.rows.items()}, copies)
 
 
 def shipped(folder: Path = VECTORS) -> dict[str, Path]:
@@ -171,7 +213,7 @@ def shipped(folder: Path = VECTORS) -> dict[str, Path]:
     return {p.relative_to(folder).as_posix(): p for p in sorted(files)}
 
 
-def _of_traces(traces: Mapping[str, Path]) -> Iterator[Row]:
+def _of_traces(traces: Mapping[str, Path], spec: str, known: Ledger | None) -> Iterator[Row]:
     tallies: dict[Key, Tally] = {}
     sizes: dict[Key, int] = {}
     errors: dict[Key, str] = {}
@@ -182,7 +224,7 @@ def _of_traces(traces: Mapping[str, Path]) -> Iterator[Row]:
             assert isinstance(header, wire.Header)
             key = Key(TRACES, header.engine, header.version, header.policy)
             sizes[key] = sizes.get(key, 0) + 1
-            tallies[key] = check(_near(path), tally=tallies.get(key))
+            tallies[key] = check(_near(path), tally=tallies.get(key), spec=spec, known=known)
         except TraceError as e:
             errors.setdefault(key, str(e))
     for key in {**tallies, **errors}:
@@ -196,17 +238,17 @@ def _near(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _copy(name: str, path: Path | None, rule: str) -> Copy:
+def _copy(name: str, path: Path | None, rule: str, spec: str) -> Copy:
     if path is None:
         return Copy(name, rule, (), f"{name}: the file is missing")
     try:
-        tally = check(path)
+        tally = check(path, spec=spec)
     except TraceError as e:
         return Copy(name, rule, (), str(e))
     return Copy(name, rule, tuple(sorted(tally.times)))
 
 
-def _live(engine: LiveEngine) -> Judged:
+def _live(engine: LiveEngine, spec: str, known: Ledger | None) -> Judged:
     def see(violation: object, reduced: object, seed: int) -> tuple[str, str]:
         options = "".join(f" --option {k}={str(v).lower()}" for k, v in engine.key.options)
         name = f"{engine.key.engine}=={engine.key.version}"
@@ -214,7 +256,8 @@ def _live(engine: LiveEngine) -> Judged:
 
     try:
         # Not shortened: a known fault has its scenario, and a new one is named by its seed.
-        found = campaign(engine.connect, engine.key.policy, SEED, Budget(WORKLOADS), see, tries=0)
+        budget = Budget(WORKLOADS)
+        found = campaign(engine.connect, engine.key.policy, SEED, budget, see, tries=0, spec=spec, known=known)
     except HarnessError as e:
         return Judged(str(engine.key), None, str(e), Verdict.BROKEN)
     fault = Verdict.BROKEN if found.broken else Verdict.CONFORMS

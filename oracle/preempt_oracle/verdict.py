@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 
 from attrs import Factory, evolve, field, frozen, mutable
@@ -11,10 +11,12 @@ from attrs import Factory, evolve, field, frozen, mutable
 from preempt_oracle.divergence import Divergence
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.trace import wire
+from preempt_spec import SPEC_VERSION
 from preempt_spec.policies.functions import blocks_for
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import PROFILES, Deviation
-from preempt_spec.rules import RULES, Violation
+from preempt_spec.rules import Violation
+from preempt_spec.rules.rule import advisory, edition
 from preempt_spec.system import observable
 from preempt_spec.view import View
 
@@ -40,16 +42,29 @@ class Verdict(Enum):
     UNREADABLE = "unreadable"
     BROKEN = "harness broken"
     INCONCLUSIVE = "inconclusive"
+    KNOWN = "conforms but for known failures"
+    STALE = "known failures are stale"
 
     @property
     def exit_code(self) -> int:
-        """0, 1, 2, 3, 4 in the order above."""
-        return list(Verdict).index(self)
+        """0, 1, 2, 3, 4 in the order above; 0 again for what is known.
+
+        A stale entry is 2: the engine does nothing wrong (so not 1), and what the user gave us says what is not so.
+        """
+        return {Verdict.KNOWN: 0, Verdict.STALE: 2}.get(self, list(Verdict).index(self))
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of several inputs: harness broken, unreadable, violates, inconclusive, conforms."""
-    order = (Verdict.BROKEN, Verdict.UNREADABLE, Verdict.VIOLATES, Verdict.INCONCLUSIVE, Verdict.CONFORMS)
+    """The verdict of several inputs: harness broken, unreadable or stale, violates, inconclusive, conforms."""
+    order = (
+        Verdict.BROKEN,
+        Verdict.UNREADABLE,
+        Verdict.STALE,
+        Verdict.VIOLATES,
+        Verdict.INCONCLUSIVE,
+        Verdict.KNOWN,
+        Verdict.CONFORMS,
+    )
     return min(verdicts, key=order.index, default=Verdict.INCONCLUSIVE)
 
 
@@ -79,6 +94,8 @@ class Standing(Enum):
 
     HELD = "held"
     VIOLATED = "violated"
+    KNOWN = "known failure"  # violated, each time as a known-failures file says
+    ADVISED = "advisory: violated"  # changes no verdict
     NOT_EXERCISED = "not exercised"
     NOT_OBSERVABLE = "not observable"
 
@@ -94,6 +111,8 @@ class Failure:
     replay: str = ""  # the command that shows it again
     divergence: Divergence | None = None  # what the engine said, beside what the shadow state has
     note: str = ""  # how the scenario came to be as short as it is
+    known: str = ""  # why this is a known failure; "" if it is none
+    advisory: bool = False  # of an advisory rule: the run went on behind it
 
 
 @mutable
@@ -115,9 +134,25 @@ class Tally:
     deviations: tuple[Deviation, ...] = ()
     outside: str = ""  # why a run was out of contract; "" if none was
     excused: Counter[str] = Factory(Counter)  # as `times`, of the runs out of contract
+    spec: str = SPEC_VERSION  # the version of the specification they were judged by
+    known: Counter[str] = Factory(Counter)  # runs that broke a rule as a known-failures file says; not in `times`
+    advised: Counter[str] = Factory(Counter)  # runs that broke an advisory rule; not in `times`
+    failed: Counter[str] = Factory(Counter)  # of `exercised`: how often the rule did not hold where a run ended
+    ended: int = 0  # runs that ended at a known failure: nothing behind it was judged
+    unjudged: int = 0  # steps of recorded traces behind one
 
-    def add(self, monitor: Monitor, observes: frozenset[str]) -> None:
-        """Count one more run. Of one out of contract only the sizes count: it exercises nothing and accuses nobody."""
+    def add(
+        self,
+        monitor: Monitor,
+        observes: frozenset[str],
+        *,
+        known: Iterable[str] = (),
+        advised: Iterable[str] = (),
+    ) -> None:
+        """Count one more run. Of one out of contract only the sizes count: it exercises nothing and accuses nobody.
+
+        `known`: which of its violations are known failures; `advised`: the advisory rules it broke.
+        """
         self.runs += 1
         self.steps += monitor.steps
         self.grants += monitor.grants
@@ -131,24 +166,45 @@ class Tally:
             self.failures = [evolve(f, note=EXCUSED) if f.violation in mine else f for f in self.failures]
         else:
             self.exercised.update(monitor.exercised)
-            self.times.update(broken)
+            self.failed.update(v.rule for v in monitor.violations)
+            expected = broken & {*known}
+            self.times.update(broken - expected)
+            self.known.update(expected)
+            self.advised.update({*advised})
+            self.ended += bool(broken) and broken == expected
         self.observes = observes if self.observes is None else self.observes & observes
+
+    def seen_in(self, failure: Failure) -> int:
+        """Runs in which its rule broke in the same way: as a known failure, as an advisory rule, or as neither."""
+        rule = failure.violation.rule
+        return (self.advised if failure.advisory else self.known if failure.known else self.times)[rule]
 
     @property
     def standings(self) -> dict[str, Standing]:
-        """Every rule, in the order of the specification."""
-        seen = observable(self.observes or frozenset())
-        broken = {f.violation.rule for f in self.failures} - set(self.excused) | set(self.times)
+        """Every rule of this version of the specification, in its order."""
+        seen = observable(self.observes or frozenset(), self.spec)
+        ours = {f.violation.rule for f in self.failures if not f.known and not f.advisory}
+        broken = ours - set(self.excused) | set(self.times)
         return {
             rule: Standing.VIOLATED
             if rule in broken
+            else Standing.KNOWN
+            if rule in self.known
+            else Standing.ADVISED
+            if rule in self.advised
             else Standing.NOT_OBSERVABLE
             if rule not in seen
             else Standing.HELD
             if self.exercised[rule]
             else Standing.NOT_EXERCISED
-            for rule in RULES
+            for rule in (r.id for r in edition(self.spec))
         }
+
+    @property
+    def core(self) -> tuple[str, ...]:
+        """The rules that must have held before anything conforms: of the profile's, those in force and not advisory."""
+        rules = {r.id for r in edition(self.spec)} - advisory(self.spec)
+        return tuple(r for r in PROFILES[self.policy].core if r in rules)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -159,13 +215,23 @@ class Tally:
         out = [] if profile.run else [f"{profile.name} was only read from source: it gives no verdict"]
         out += [] if self.preemptions else ["no preemption happened"]
         out += [] if self.resumes else ["no request resumed"]
-        standings = self.standings
-        out += [f"{r} was {standings[r].value}" for r in profile.core if standings[r] is not Standing.HELD]
+        out += list(self._uncovered(self.standings))
         return tuple(out)
+
+    def _uncovered(self, standings: Mapping[str, Standing]) -> Iterator[str]:
+        for rule in self.core:
+            if standings[rule] is Standing.KNOWN:
+                # What is known to fail has not been seen to hold by that: without the entry's runs it must be covered.
+                if self.exercised[rule] <= self.failed[rule]:
+                    yield f"{rule} was only exercised where it is known to fail"
+            elif standings[rule] is not Standing.HELD:
+                yield f"{rule} was {standings[rule].value}"
 
     @property
     def verdict(self) -> Verdict:
-        """Violates, inconclusive or conforms."""
+        """Violates, inconclusive or conforms; but for known failures, if there were any."""
         if Standing.VIOLATED in self.standings.values():
             return Verdict.VIOLATES if PROFILES[self.policy].run else Verdict.INCONCLUSIVE
-        return Verdict.INCONCLUSIVE if self.missing else Verdict.CONFORMS
+        if self.missing:
+            return Verdict.INCONCLUSIVE
+        return Verdict.KNOWN if self.known else Verdict.CONFORMS

@@ -4,5 +4,42 @@ Read in this order: `events` (what can be seen), `state` (what we remember), `ru
 (`check` and `apply`), `policies` (where engines may differ), `reference` (a scheduler made of nothing else).
 """
 
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+
+class UnknownVersion(ValueError):
+    """There is no such version of the specification. The message names those there are."""
+
+
+@frozen
+class Release:
+    """A version of the specification: MAJOR.MINOR. Which rules came in with it they say themselves (`Rule.since`)."""
+
+    version: str
+    #: Rule id -> what its wording says since this version that it did not say before, and why.
+    reworded: Mapping[str, str] = field(factory=dict, hash=False)
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """For comparing: 1.10 comes after 1.9."""
+        major, minor = self.version.split(".")
+        return int(major), int(minor)
+
+
+#: Every version, oldest first. A rule whose sentence changes, or whose clauses mean something else, is listed here
+#: under the version that brings it; a new rule is not (it has `since`). Tests hold both to the sentences published.
+HISTORY: tuple[Release, ...] = (Release("0.1"),)
+
 #: Version of the specification (the rules and what they mean), apart from the version of the package.
-SPEC_VERSION = "0.1"
+SPEC_VERSION = HISTORY[-1].version
+
+
+def release(version: str) -> Release:
+    """The release of that version. Raises UnknownVersion."""
+    for known in HISTORY:
+        if known.version == version:
+            return known
+    known_ones = ", ".join(r.version for r in HISTORY)
+    raise UnknownVersion(f"the specification has no version {version!r}; it has {known_ones}")

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from preempt_spec import SPEC_VERSION
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.rules import RULES, Violation
-from preempt_spec.rules.rule import Clause
+from preempt_spec.rules import Violation
+from preempt_spec.rules.rule import Clause, advisory, edition
 from preempt_spec.state import State
 from preempt_spec.transition import apply_micro
 from preempt_spec.view import Place, View
@@ -37,33 +38,49 @@ class Outcome:
     violations: tuple[Violation, ...]
     exercised: Mapping[str, int]
     state: State  # the next state; where it broke, if it broke
+    advised: tuple[Violation, ...] = ()  # of advisory rules, in every micro-event: they end nothing
 
 
-def clauses(observes: frozenset[str]) -> Mapping[type, tuple[tuple[str, Clause], ...]]:
-    """The clauses that can be evaluated with these observations, per micro-event."""
+def clauses(observes: frozenset[str], spec: str = SPEC_VERSION) -> Mapping[type, tuple[tuple[str, Clause], ...]]:
+    """The clauses that can be evaluated with these observations, per micro-event, in a version of the specification.
+
+    Raises UnknownVersion.
+    """
     table: dict[type, tuple[tuple[str, Clause], ...]] = {}
-    for r in RULES.values():
+    for r in edition(spec):
         for micro, needs, clause in r.clauses:
             if needs <= observes:
                 table[micro] = (*table.get(micro, ()), (r.id, clause))
     return table
 
 
-def observable(observes: frozenset[str]) -> frozenset[str]:
-    """Ids of the rules of which at least one clause can be evaluated."""
-    return frozenset(r.id for r in RULES.values() if any(n <= observes for n in r.needs))
+def observable(observes: frozenset[str], spec: str = SPEC_VERSION) -> frozenset[str]:
+    """Ids of the rules of a version of which at least one clause can be evaluated. Raises UnknownVersion."""
+    return frozenset(r.id for r in edition(spec) if any(n <= observes for n in r.needs))
 
 
-def run(state: State, event: ev.Event, active: Mapping[type, tuple[tuple[str, Clause], ...]]) -> Outcome:
-    """Check and apply one event. Raises Malformed."""
+def run(
+    state: State,
+    event: ev.Event,
+    active: Mapping[type, tuple[tuple[str, Clause], ...]],
+    advice: frozenset[str] = frozenset(),
+) -> Outcome:
+    """Check and apply one event. Raises Malformed.
+
+    `advice`: ids of the advisory rules (`rules.rule.advisory`). What they say is kept apart and the event goes on as if
+    they were not there, which is how it went on before they came in.
+    """
     count: Counter[str] = Counter()
+    advised: list[Violation] = []
     for m in mi.expand(event, len(state.memory)):
         admissible(state, m)
-        broken = judge(state, m, active, count)
+        broken: list[Violation] = []
+        for violation in judge(state, m, active, count):
+            (advised if violation.rule in advice else broken).append(violation)
         if broken:
-            return Outcome(tuple(broken), count, state)
+            return Outcome(tuple(broken), count, state, tuple(advised))
         state = apply_micro(state, m)
-    return Outcome((), count, state)
+    return Outcome((), count, state, tuple(advised))
 
 
 def judge(
@@ -84,8 +101,8 @@ def judge(
 
 
 def check(state: State, event: ev.Event, observes: frozenset[str]) -> tuple[Violation, ...]:
-    """The violations of one event; empty if it is right. Raises Malformed."""
-    return run(state, event, clauses(observes)).violations
+    """The violations of one event; empty if it is right. Advisory rules say nothing here. Raises Malformed."""
+    return run(state, event, clauses(observes), advisory(SPEC_VERSION)).violations
 
 
 def apply(state: State, event: ev.Event) -> State:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import click
 
-from preempt_oracle.cli.choices import json_option, policy_option
+from preempt_oracle.cli.choices import json_option, known_option, ledger, policy_option, spec_option
 
 
 @click.command("check")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @policy_option
+@spec_option
+@known_option
 @json_option
-def command(traces: tuple[str, ...], policy: str | None, json_file: str | None) -> int:
+def command(
+    traces: tuple[str, ...], policy: str | None, spec: str, known_file: str | None, json_file: str | None
+) -> int:
     """Judge recorded traces, plain, gzip or zstd; '-' is standard input.
 
     Each trace gets a verdict of its own; one table has all the rules. A trace that cannot be read is reported and does
@@ -27,15 +31,16 @@ def command(traces: tuple[str, ...], policy: str | None, json_file: str | None) 
     from preempt_oracle.verdict import Verdict
 
     writable(json_file)
+    known = ledger(known_file)
     inputs = []
     for trace in traces:
         name = "<stdin>" if trace == "-" else trace
         try:
-            inputs.append(Judged(name, check(trace, policy)))
+            inputs.append(Judged(name, check(trace, policy, spec=spec, known=known)))
         except TraceError as e:
             inputs.append(Judged(name, error=str(e), fault=Verdict.UNREADABLE))
     if json_file != "-":
-        show_all(console(), inputs)
+        show_all(console(), inputs, known)
     if json_file is not None:
-        write(json_file, document(inputs))
-    return overall(inputs).exit_code
+        write(json_file, document(inputs, known, spec))
+    return overall(inputs, known).exit_code

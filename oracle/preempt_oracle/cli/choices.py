@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from preempt_oracle.known import Ledger
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,9 +28,50 @@ SEED = click.IntRange(0, 2**53)
 policy_option = click.option(
     "--policy", metavar="P", callback=_policy, help="The profile to judge by (see docs/profiles.md)."
 )
+
+
+def _spec(_: click.Context, __: click.Parameter, version: str | None) -> str:
+    from preempt_spec import SPEC_VERSION, UnknownVersion, release
+
+    if version is None:
+        return SPEC_VERSION
+    try:
+        return release(version).version
+    except UnknownVersion as e:
+        raise click.BadParameter(str(e)) from None
+
+
+spec_option = click.option(
+    "--spec",
+    metavar="X.Y",
+    callback=_spec,
+    help="Judge by this version of the specification [default: the newest]. Rules that came in later are left out; "
+    "those that came in with X.Y itself, if it is a minor version, are advisory: shown, and no part of the verdict.",
+)
+known_option = click.option(
+    "--known-failures",
+    "known_file",
+    metavar="FILE",
+    help="Violations that FILE says are known count as expected (exit 0, if nothing else is wrong). They never make up "
+    "for a rule that was not exercised, and nothing behind one is judged. An entry whose family was run and that no "
+    "run shows any more is stale: exit 2, since the file, not the engine, is wrong.",
+)
 json_option = click.option(
     "--json", "json_file", metavar="FILE", help="Write the report as JSON too ('-': to standard output, and no text)."
 )
+
+
+def ledger(known_file: str | None) -> Ledger | None:
+    """The known failures of a file. Raises ClickException."""
+    if known_file is None:
+        return None
+    from preempt_oracle.cli.errors import unusable
+    from preempt_oracle.known import KnownError, Ledger, load
+
+    try:
+        return Ledger(load(known_file))
+    except KnownError as e:
+        raise unusable(str(e)) from None
 
 
 def seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:

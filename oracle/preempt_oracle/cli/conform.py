@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-from preempt_oracle.cli.choices import SEED, engine_options, json_option, policy_option, seconds
+from preempt_oracle.cli.choices import (
+    SEED,
+    engine_options,
+    json_option,
+    known_option,
+    ledger,
+    policy_option,
+    seconds,
+    spec_option,
+)
 
 DEFAULT_WORKLOADS = 100
 FOLDER = "preempt-oracle-failures"
@@ -17,6 +26,8 @@ FOLDER = "preempt-oracle-failures"
 @click.command("conform")
 @engine_options
 @policy_option
+@spec_option
+@known_option
 @click.option("--time", "limit", callback=seconds, metavar="DURATION", help="Stop after so long, such as 120s or 2m.")
 @click.option("--workloads", type=click.IntRange(1), metavar="N", help=f"Stop after N [default: {DEFAULT_WORKLOADS}].")
 @click.option("--seed", type=SEED, metavar="N", help="Seed of the first workload [default: random].")
@@ -25,6 +36,8 @@ FOLDER = "preempt-oracle-failures"
 @click.option("--save", "folder", metavar="DIR", default=FOLDER, show_default=True, help="Where failures are written.")
 def command(
     policy: str | None,
+    spec: str,
+    known_file: str | None,
     limit: float | None,
     workloads: int | None,
     seed: int | None,
@@ -43,7 +56,7 @@ def command(
     from preempt_oracle.cli.scenarios import save
     from preempt_oracle.cli.target import REFERENCE, target
     from preempt_oracle.report.document import document
-    from preempt_oracle.report.judged import Judged
+    from preempt_oracle.report.judged import Judged, overall
     from preempt_oracle.report.junit import junit
     from preempt_oracle.report.tables import show_all
     from preempt_oracle.report.words import console, count
@@ -53,6 +66,7 @@ def command(
         writable(file)
     if "-" in (junit_file, json_file) and junit_file == json_file:
         raise click.UsageError("--junit and --json cannot both go to standard output")
+    known = ledger(known_file)
     engine = target(**named)
     if engine.label == REFERENCE and policy is None:
         raise click.UsageError("the reference scheduler follows any policy: --policy is needed")
@@ -72,7 +86,7 @@ def command(
             return "", ""
 
     with _Progress() as progress:
-        found = campaign(engine.connect, chosen, seed, budget, keep, progress)
+        found = campaign(engine.connect, chosen, seed, budget, keep, progress, spec=spec, known=known)
     judged = Judged(
         engine.label,
         found.tally,
@@ -86,12 +100,12 @@ def command(
     if not silent:
         ended = "; interrupted" if found.interrupted else ""
         out.print(f"{count(found.workloads, 'workload')} in {found.seconds:.1f} s{ended}")
-        show_all(out, [judged])
+        show_all(out, [judged], known)
     if junit_file is not None:
-        write(junit_file, junit([judged]))
+        write(junit_file, junit([judged], known))
     if json_file is not None:
-        write(json_file, document([judged]))
-    return judged.verdict.exit_code
+        write(json_file, document([judged], known, spec))
+    return overall([judged], known).exit_code
 
 
 def _name(label: str) -> str:

@@ -33,7 +33,8 @@ COMMANDS = {
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 EXITS = """\b
-Exit codes: 0 conforms, 1 violates, 2 usage or unreadable input, 3 harness broken, 4 inconclusive.
+Exit codes: 0 conforms, but for known failures if so said; 1 violates; 2 usage, unreadable input or stale known
+failures; 3 harness broken; 4 inconclusive.
 Of several inputs the first of 3, 2, 1, 4, 0 that occurs."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preempt_oracle.cli.choices import json_option
+from preempt_oracle.cli.choices import json_option, known_option, ledger, spec_option
 
 if TYPE_CHECKING:
     from preempt_oracle.adapters.protocol import Session
@@ -24,9 +24,11 @@ LIGHT: tuple[tuple[str, dict[str, Option]], ...] = (
 
 
 @click.command("matrix")
+@spec_option
+@known_option
 @json_option
 @click.option("--markdown", is_flag=True, help="The table as Markdown.")
-def command(json_file: str | None, markdown: bool) -> int:
+def command(spec: str, known_file: str | None, json_file: str | None, markdown: bool) -> int:
     """Judge the shipped traces of real vLLM schedulers and drive the light engines live.
 
     The table shows how each engine came out, by family of rules, beside the verdict that is expected of it. Exit code
@@ -39,11 +41,12 @@ def command(json_file: str | None, markdown: bool) -> int:
     from preempt_oracle.report.words import console
 
     writable(json_file)
+    known = ledger(known_file)
     try:
         expected = job.expectations()
     except job.ExpectedError as e:
         raise unusable(str(e)) from None
-    found = job.run(expected, job.shipped(), _live(), lambda line: click.echo(line, err=True))
+    found = job.run(expected, job.shipped(), _live(), _say, spec=spec, known=known)
     if json_file != "-":
         if markdown:
             click.echo(report.markdown(found))
@@ -52,6 +55,10 @@ def command(json_file: str | None, markdown: bool) -> int:
     if json_file is not None:
         write(json_file, report.document(found))
     return found.verdict.exit_code
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _live() -> list[LiveEngine]:

@@ -46,12 +46,13 @@ def command(scenario_file: str, engine: str | None, **named: Any) -> int:
     if isinstance(run, Refused):
         raise unusable(f"{chosen.label} refuses this scenario: it is out of contract: {run.reason}")
     tally = Tally(run.header.engine, run.header.version, run.policy.name, deviations=run.deviations)
-    tally.add(run.monitor, run.header.observes)
+    tally.add(run.monitor, run.header.observes, advised={v.rule for v in run.advised})
     again = shlex.join(["preempt-oracle", "replay", scenario_file])
     if given:
         again = chosen.command("replay", scenario_file)
     where = f"{scenario_file}, event {len(run.events)}"
     tally.failures += [failure(run, v, where, again) for v in run.violations]
+    tally.failures += [failure(run, v, scenario_file, again, advisory=True) for v in run.advised]
     out = console()
     show_steps(out, run.events)
     out.print()
@@ -64,7 +65,7 @@ def command(scenario_file: str, engine: str | None, **named: Any) -> int:
         return judged.verdict.exit_code
     standing = tally.standings[scenario.rule]
     out.print()
-    if standing is Standing.VIOLATED:
+    if standing in (Standing.VIOLATED, Standing.ADVISED):
         out.print(f"STILL FAILS  {scenario.rule} on {safe(chosen.label, 200)}", soft_wrap=True)
         return Verdict.VIOLATES.exit_code
     if standing is Standing.NOT_OBSERVABLE:

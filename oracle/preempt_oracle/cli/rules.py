@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import click
 
+from preempt_oracle.cli.choices import spec_option
+
 
 @click.command("rules")
 @click.argument("wanted", required=False, metavar="[ID|FAMILY]")
 @click.option("--markdown", is_flag=True, help="As Markdown, in full.")
-def command(wanted: str | None, markdown: bool) -> int:
+@spec_option
+def command(wanted: str | None, markdown: bool, spec: str) -> int:
     """List the rules, those of a family, or explain the one of an id."""
     from preempt_oracle.report import rulebook
-    from preempt_oracle.report.words import console
+    from preempt_oracle.report.words import console, safe
     from preempt_spec.rules import RULES
+    from preempt_spec.rules.rule import advisory, edition
 
-    rules = rulebook.select(wanted)
+    there, advice = edition(spec), advisory(spec)
+    rules = [r for r in rulebook.select(wanted) if r in there]
+    if not rules and rulebook.select(wanted):
+        raise click.UsageError(f"{safe(repr(wanted), 80)} came in after specification {spec}")
     if not rules:
         raise click.UsageError(_nearest(wanted or "", [*RULES, *rulebook.families()]))
     out = console()
     if markdown:
         out.print(rulebook.markdown(rules), soft_wrap=True)
     elif wanted in RULES:
-        _show(rules[0].id)
+        _show(rules[0].id, rules[0].id in advice)
     else:
         wide = max(len(r.id) for r in rules)
         for r in rules:
-            out.print(f"{r.id:<{wide}}  {r.kind.value:<6}  {r.sentence}", soft_wrap=True)
+            said = " (advisory)" * (r.id in advice)
+            out.print(f"{r.id:<{wide}}  {r.kind.value:<6}  {r.sentence}{said}", soft_wrap=True)
     return 0
 
 
@@ -40,15 +48,20 @@ def _nearest(wanted: str, known: list[str]) -> str:
     return f"there is no rule or family {safe(repr(wanted), 80)}{hint}"
 
 
-def _show(id: str) -> None:
+def _show(id: str, advised: bool) -> None:
     from preempt_oracle.report import rulebook
     from preempt_oracle.report.words import console
+    from preempt_spec import HISTORY
     from preempt_spec.events import OBSERVABLE
     from preempt_spec.policies.profiles import PROFILES
     from preempt_spec.rules import RULES
 
     out, rule = console(), RULES[id]
     out.print(f"{rule.id} ({rule.kind.value}): {rule.sentence}", soft_wrap=True)
+    out.print(f"  since specification {rule.since}{', advisory' * advised}", soft_wrap=True)
+    for release in HISTORY:
+        if id in release.reworded:
+            out.print(f"  reworded in {release.version}: {release.reworded[id]}", soft_wrap=True)
     core = [p.name for p in PROFILES.values() if id in p.core]
     if core:
         out.print(f"  needed for a verdict under {', '.join(core)}", soft_wrap=True)

@@ -6,25 +6,33 @@ from collections.abc import Sequence
 
 import msgspec
 
+from preempt_oracle.known import Bounds, Ledger
 from preempt_oracle.report.judged import Judged, overall
 from preempt_oracle.report.version import version
 from preempt_oracle.trace import wire
 from preempt_oracle.verdict import Failure, Tally
 from preempt_spec import SPEC_VERSION
 from preempt_spec.rules import RULES
+from preempt_spec.rules.rule import advisory
 
 FORMAT = "preempt-oracle-report"
 FORMAT_VERSION = 1
 
 
 class RuleRow(msgspec.Struct, frozen=True):
-    """How one rule came out for one input. `standing`: held, violated, not exercised or not observable."""
+    """How one rule came out for one input.
+
+    `standing`: held, violated, known failure, advisory: violated, not exercised or not observable. `since`: the version
+    of the specification it came in with; `advisory`: its violations are no part of the verdict.
+    """
 
     id: str
     kind: str
     sentence: str
     standing: str
     exercised: int
+    since: str
+    advisory: bool
 
 
 class ComparedRow(msgspec.Struct, frozen=True):
@@ -37,7 +45,10 @@ class ComparedRow(msgspec.Struct, frozen=True):
 
 
 class FailureRow(msgspec.Struct, frozen=True):
-    """A broken rule. `times`: runs that broke it; `events`: the last ones, in trace form."""
+    """A broken rule. `times`: runs that broke it; `events`: the last ones, in trace form.
+
+    `known`: why this is a known failure, "" if it is none; `advisory`: of an advisory rule. Neither is a violation.
+    """
 
     rule: str
     kind: str
@@ -51,6 +62,8 @@ class FailureRow(msgspec.Struct, frozen=True):
     events: tuple[wire.Event, ...]
     note: str
     replay: str
+    known: str
+    advisory: bool
 
 
 class DeviationRow(msgspec.Struct, frozen=True):
@@ -63,7 +76,12 @@ class DeviationRow(msgspec.Struct, frozen=True):
 
 
 class InputRow(msgspec.Struct, frozen=True):
-    """One trace, or one engine. `verdict`: conforms, violates, unreadable, harness broken or inconclusive."""
+    """One trace, or one engine.
+
+    `verdict`: conforms, conforms but for known failures, violates, unreadable, harness broken or inconclusive.
+    `known`, `advised`: rule -> runs that broke it as a known failure, or as an advisory rule. `ended_at_known`: runs
+    that ended at a known failure, with nothing judged behind it; `steps_unjudged`: steps of recorded traces there.
+    """
 
     source: str
     verdict: str
@@ -85,10 +103,36 @@ class InputRow(msgspec.Struct, frozen=True):
     rules: tuple[RuleRow, ...]
     failures: tuple[FailureRow, ...]
     deviations: tuple[DeviationRow, ...]
+    specification: str
+    known: dict[str, int]
+    advised: dict[str, int]
+    ended_at_known: int
+    steps_unjudged: int
+
+
+class KnownRow(msgspec.Struct, frozen=True):
+    """One rule of an entry of the known-failures file. `place`: FILE:LINE of the entry.
+
+    `seen`: runs that broke the rule as described; `kept`: runs of the family that held it to their end. `stale`: none
+    broke it in `within` of them, which makes the command fail.
+    """
+
+    rule: str
+    engine: str
+    versions: tuple[str, ...]
+    policy: str
+    where: dict[str, bool | int | dict[str, int]]
+    trace: str
+    within: int
+    reason: str
+    place: str
+    seen: int
+    kept: int
+    stale: bool
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The document."""
+    """The document. `specification`: the version judged by; `known_failures`: null without a file of them."""
 
     format: str
     format_version: int
@@ -97,14 +141,43 @@ class Report(msgspec.Struct, frozen=True):
     verdict: str
     exit_code: int
     inputs: tuple[InputRow, ...]
+    known_failures: tuple[KnownRow, ...] | None = None
 
 
-def document(inputs: Sequence[Judged]) -> bytes:
-    """The report as indented JSON, with a final newline."""
-    verdict = overall(inputs)
+def document(inputs: Sequence[Judged], known: Ledger | None = None, spec: str = SPEC_VERSION) -> bytes:
+    """The report as indented JSON, with a final newline. `known`: the known failures the inputs were noted in."""
+    verdict = overall(inputs, known)
     rows = tuple(map(input_row, inputs))
-    report = Report(FORMAT, FORMAT_VERSION, version(), SPEC_VERSION, verdict.value, verdict.exit_code, rows)
-    return encode(report)
+    head = (FORMAT, FORMAT_VERSION, version(), spec, verdict.value, verdict.exit_code)
+    return encode(Report(*head, rows, known_rows(known)))
+
+
+def known_rows(known: Ledger | None) -> tuple[KnownRow, ...] | None:
+    """How the entries of a known-failures file came out; None without one."""
+    if known is None:
+        return None
+    return tuple(
+        KnownRow(
+            line.rule,
+            line.entry.engine,
+            line.entry.versions,
+            line.entry.policy,
+            {name: _bounds(c) if isinstance(c, Bounds) else c for name, c in line.entry.where.items()},
+            line.entry.trace,
+            line.entry.within,
+            line.entry.reason,
+            line.entry.place,
+            line.seen,
+            line.kept,
+            line.stale,
+        )
+        for line in known.lines
+    )
+
+
+def _bounds(bounds: Bounds) -> dict[str, int]:
+    given = {"min": bounds.min, "max": bounds.max}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def encode(report: msgspec.Struct) -> bytes:
@@ -127,6 +200,7 @@ def input_row(judged: Judged) -> InputRow:
     """One input of a report."""
     tally = judged.tally or Tally("", "", "")
     known = judged.tally is not None
+    advice = advisory(tally.spec)
     return InputRow(
         source=judged.source,
         verdict=judged.verdict.value,
@@ -146,11 +220,24 @@ def input_row(judged: Judged) -> InputRow:
         resumes=tally.resumes,
         missing=tally.missing if known else (),
         rules=tuple(
-            RuleRow(id, RULES[id].kind.value, RULES[id].sentence, standing.value, tally.exercised[id])
+            RuleRow(
+                id,
+                RULES[id].kind.value,
+                RULES[id].sentence,
+                standing.value,
+                tally.exercised[id],
+                RULES[id].since,
+                id in advice,
+            )
             for id, standing in (tally.standings.items() if known else ())
         ),
-        failures=tuple(_failure(f, tally.times[f.violation.rule]) for f in tally.failures),
+        failures=tuple(_failure(f, tally.seen_in(f)) for f in tally.failures),
         deviations=tuple(DeviationRow(d.knob, str(d.value), d.why, d.scenario) for d in tally.deviations),
+        specification=tally.spec,
+        known=dict(tally.known),
+        advised=dict(tally.advised),
+        ended_at_known=tally.ended,
+        steps_unjudged=tally.unjudged,
     )
 
 
@@ -171,4 +258,6 @@ def _failure(failure: Failure, times: int) -> FailureRow:
         events=failure.tail,
         note=failure.note,
         replay=failure.replay,
+        known=failure.known,
+        advisory=failure.advisory,
     )

@@ -17,8 +17,7 @@ EVENTS = 6  # shown of a failure's context
 def show_failure(out: Console, failure: Failure, times: int = 1) -> None:
     """Print one failure."""
     rule = RULES[failure.violation.rule]
-    # What was seen out of contract accuses nobody.
-    word, style = ("EXCUSED ", "yellow") if failure.note == EXCUSED else ("FAILED ", "bold red")
+    word, style = _word(failure)
     head = Text.assemble((word, style), (rule.id, "bold"), f" ({rule.kind.value}): {rule.sentence}")
     out.print(head, soft_wrap=True)
     field(out, "what", failure.violation.message)
@@ -27,6 +26,9 @@ def show_failure(out: Console, failure: Failure, times: int = 1) -> None:
     field(out, "where", f"{failure.where}{step}{moment}")
     if times > 1:
         field(out, "seen", f"{count(times, 'run')} broke this rule; this is the first")
+    if failure.known:
+        field(out, "known", failure.known)
+        return  # somebody has looked at it already
     if failure.divergence:
         _diff(out, failure.divergence.books)
     if failure.tail:
@@ -38,6 +40,15 @@ def show_failure(out: Console, failure: Failure, times: int = 1) -> None:
     if failure.replay:
         # Never wrapped: it is there to be copied.
         out.print(f"  replay    {safe(failure.replay)}", soft_wrap=True)
+
+
+def _word(failure: Failure) -> tuple[str, str]:
+    """What was seen out of contract accuses nobody; an advisory rule, or what is known, changes no verdict."""
+    if failure.note == EXCUSED:
+        return "EXCUSED ", "yellow"
+    if failure.advisory:
+        return "ADVISORY ", "yellow"
+    return ("KNOWN ", "yellow") if failure.known else ("FAILED ", "bold red")
 
 
 def field(out: Console, name: str, value: str) -> None:

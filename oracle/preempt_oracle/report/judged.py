@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import Factory, frozen
 
+from preempt_oracle.known import Ledger
 from preempt_oracle.report.rulebook import select
 from preempt_oracle.verdict import Standing, Tally, Verdict, worst
 
@@ -32,23 +33,32 @@ class Judged:
         return Verdict.INCONCLUSIVE if self.tally is None else self.tally.verdict
 
 
-def overall(inputs: Iterable[Judged]) -> Verdict:
-    """The verdict of several inputs, by DESIGN's precedence: 3, 2, 1, 4, 0."""
-    return worst(j.verdict for j in inputs)
+def overall(inputs: Iterable[Judged], known: Ledger | None = None) -> Verdict:
+    """The verdict of several inputs, by DESIGN's precedence: 3, 2, 1, 4, 0. A stale known failure is a 2."""
+    stale = [Verdict.STALE] if known is not None and known.stale else []
+    return worst([*(j.verdict for j in inputs), *stale])
 
 
 #: What one input showed of a rule outweighs what another could not see.
-_WEIGHT = (Standing.VIOLATED, Standing.HELD, Standing.NOT_EXERCISED, Standing.NOT_OBSERVABLE)
+_WEIGHT = (
+    Standing.VIOLATED,
+    Standing.KNOWN,
+    Standing.ADVISED,
+    Standing.HELD,
+    Standing.NOT_EXERCISED,
+    Standing.NOT_OBSERVABLE,
+)
 
 
 def together(inputs: Iterable[Judged]) -> dict[str, tuple[Standing, int]]:
-    """Standing and exercise count of every rule over all inputs that could be judged."""
+    """Standing and exercise count of every rule over all inputs that could be judged, by one specification."""
     tallies = [j.tally for j in inputs if j.tally is not None]
     standings = [t.standings for t in tallies]
     exercised: Counter[str] = Counter()
     for t in tallies:
         exercised.update(t.exercised)
     return {
-        rule: (min((s[rule] for s in standings), key=_WEIGHT.index, default=Standing.NOT_OBSERVABLE), exercised[rule])
+        rule: (min((s[rule] for s in standings), key=_WEIGHT.index), exercised[rule])
         for rule in (r.id for r in select(None))
+        if any(rule in s for s in standings)
     }

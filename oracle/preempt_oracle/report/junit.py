@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
+from preempt_oracle.known import Ledger
 from preempt_oracle.report.events import line
 from preempt_oracle.report.judged import Judged
 from preempt_oracle.verdict import Failure, Standing
@@ -15,11 +16,13 @@ from preempt_spec.rules import RULES
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(inputs: Sequence[Judged]) -> bytes:
-    """The report as an XML document."""
+def junit(inputs: Sequence[Judged], known: Ledger | None = None) -> bytes:
+    """The report as an XML document. What is known or advisory is skipped with its reason; what is stale, an error."""
     root = ET.Element("testsuites", name="preempt-oracle")
     for judged in inputs:
         root.append(_suite(judged))
+    if known is not None:
+        root.append(_entries(known))
     ET.indent(root)
     text: str = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
@@ -50,14 +53,37 @@ def _suite(judged: Judged) -> ET.Element:
     for id, standing in (tally.standings if tally is not None else {}).items():
         case = ET.SubElement(suite, "testcase", classname=f"preempt-oracle.{RULES[id].family}", name=id)
         tests += 1
+        ours = [f for f in tally.failures if f.violation.rule == id] if tally is not None else []
         if standing is Standing.VIOLATED:
             failures += 1
-            _failure(case, id, [f for f in tally.failures if f.violation.rule == id] if tally is not None else [])
+            _failure(case, id, [f for f in ours if not f.known])
         elif standing is not Standing.HELD:
             skipped += 1
-            ET.SubElement(case, "skipped", message=standing.value)
+            ET.SubElement(case, "skipped", _skipped(standing, ours))
     for name, number in (("tests", tests), ("failures", failures), ("errors", errors), ("skipped", skipped)):
         suite.set(name, str(number))
+    return suite
+
+
+def _skipped(standing: Standing, failures: Sequence[Failure]) -> dict[str, str]:
+    """Why a case is not a plain pass; the type `xfail` is what pytest writes of an expected failure."""
+    if standing not in (Standing.KNOWN, Standing.ADVISED) or not failures:
+        return {"message": standing.value}
+    why = failures[0].known if standing is Standing.KNOWN else failures[0].violation.message
+    return {"type": "xfail", "message": clean(f"{standing.value}: {why}")}
+
+
+def _entries(known: Ledger) -> ET.Element:
+    """A suite of its own: a case per rule of an entry, in error if it is stale."""
+    lines, stale = known.lines, known.stale
+    sizes = {"tests": str(len(lines)), "failures": "0", "errors": str(len(stale)), "skipped": "0"}
+    suite = ET.Element("testsuite", {"name": "known failures", **sizes})
+    for line_ in lines:
+        name = clean(f"{line_.rule}: {line_.entry.family}")
+        case = ET.SubElement(suite, "testcase", classname="preempt-oracle.known-failures", name=name)
+        if line_.stale:
+            error = ET.SubElement(case, "error", message=clean(str(line_)), type="stale")
+            error.text = clean(line_.entry.reason)
     return suite
 
 

@@ -11,27 +11,26 @@ from rich.table import Table
 from rich.text import Text
 
 from preempt_oracle.matrix import LIVE, Matrix, Row
-from preempt_oracle.report.document import InputRow, encode, input_row
+from preempt_oracle.report.document import InputRow, KnownRow, encode, input_row, known_rows
 from preempt_oracle.report.failure import field
 from preempt_oracle.report.rulebook import cell, families
-from preempt_oracle.report.tables import STYLE, show_deviations, show_failures
+from preempt_oracle.report.tables import STYLE, show_deviations, show_expected, show_failures, show_known
 from preempt_oracle.report.version import version
 from preempt_oracle.report.words import count, safe
 from preempt_oracle.verdict import Standing, Tally, Verdict
-from preempt_spec import SPEC_VERSION
-from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.rules import RULES
 
 #: A family's cell, and what it says.
-HELD, BROKEN, OPEN, IDLE, UNSEEN = "ok", "FAIL", "?", "-", "n/o"
+HELD, BROKEN, KNOWN, OPEN, IDLE, UNSEEN = "ok", "FAIL", "known", "?", "-", "n/o"
 LEGEND = {
     HELD: "conforms",
     BROKEN: "violates",
+    KNOWN: "violated as known",
     OPEN: "inconclusive: held, but not every core rule was exercised",
     IDLE: "not exercised",
     UNSEEN: "not observable",
 }
-_COLOUR = {HELD: "green", BROKEN: "bold red", OPEN: "yellow", IDLE: "yellow", UNSEEN: "dim"}
+_COLOUR = {HELD: "green", BROKEN: "bold red", KNOWN: "yellow", OPEN: "yellow", IDLE: "yellow", UNSEEN: "dim"}
 
 
 def symbol(tally: Tally, family: str) -> str:
@@ -39,9 +38,11 @@ def symbol(tally: Tally, family: str) -> str:
     standings = {id: s for id, s in tally.standings.items() if RULES[id].family == family}
     if Standing.VIOLATED in standings.values():
         return BROKEN
+    if Standing.KNOWN in standings.values():
+        return KNOWN
     if Standing.HELD not in standings.values():
         return IDLE if Standing.NOT_EXERCISED in standings.values() else UNSEEN
-    core = PROFILES[tally.policy].core
+    core = tally.core
     return OPEN if any(s is not Standing.HELD for id, s in standings.items() if id in core) else HELD
 
 
@@ -59,6 +60,7 @@ def show_matrix(out: Console, matrix: Matrix) -> None:
                 found = c.error or f"breaks {', '.join(c.found) or 'nothing'}"
                 out.print(f"  NOT AS EXPECTED  {safe(c.file)}: {safe(found)}; expected {c.expected}", soft_wrap=True)
     show_deviations(out, [r.judged for r in matrix.rows if r.judged is not None])
+    show_known(out, matrix.known)
     odd = [r.judged for r in matrix.rows if not r.as_expected and r.judged is not None]
     show_failures(out, odd)
     right = sum(r.as_expected for r in matrix.rows)
@@ -96,7 +98,11 @@ def _explain(out: Console, row: Row) -> None:
     """What broke, and where a row is not as expected."""
     judged = row.judged
     tally = judged.tally if judged is not None else None
-    if not row.as_expected or (tally is not None and tally.times) or (judged is not None and judged.error):
+    if (
+        not row.as_expected
+        or (tally is not None and (tally.times or tally.known or tally.advised))
+        or (judged is not None and judged.error)
+    ):
         out.print(f"\n{safe(str(row.key))} ({row.key.policy}, {row.key.source})", soft_wrap=True)
     if not row.as_expected:
         outcome = str(row.outcome) if row.outcome is not None else "nothing to judge"
@@ -108,10 +114,12 @@ def _explain(out: Console, row: Row) -> None:
     if tally.verdict is Verdict.INCONCLUSIVE:
         field(out, "why", "; ".join(tally.missing))
     for rule, times in sorted(tally.times.items()):
-        first = next(f for f in tally.failures if f.violation.rule == rule)
+        ours = [f for f in tally.failures if f.violation.rule == rule]
+        first = next(f for f in ours if not f.known and not f.advisory)
         field(out, "breaks", f"{rule} in {count(times, 'run')}: {first.violation.message}")
         if first.replay:
             field(out, "see", first.replay)
+    show_expected(out, tally)
 
 
 class MatrixRow(msgspec.Struct, frozen=True):
@@ -153,6 +161,7 @@ class MatrixReport(msgspec.Struct, frozen=True):
     exit_code: int
     rows: tuple[MatrixRow, ...]
     copies: tuple[CopyRow, ...]
+    known_failures: tuple[KnownRow, ...] | None = None
 
 
 def document(matrix: Matrix) -> bytes:
@@ -160,8 +169,8 @@ def document(matrix: Matrix) -> bytes:
     rows = tuple(map(_row, matrix.rows))
     copies = tuple(CopyRow(c.file, c.expected, c.found, c.error, c.as_expected) for c in matrix.copies)
     verdict = matrix.verdict
-    head = ("preempt-oracle-matrix", 1, version(), SPEC_VERSION, verdict is Verdict.CONFORMS, verdict.exit_code)
-    return encode(MatrixReport(*head, rows, copies))
+    head = ("preempt-oracle-matrix", 1, version(), matrix.spec, verdict is Verdict.CONFORMS, verdict.exit_code)
+    return encode(MatrixReport(*head, rows, copies, known_rows(matrix.known)))
 
 
 def _row(row: Row) -> MatrixRow:

@@ -75,7 +75,7 @@ def _section(rule: Rule) -> str:
     for c in clauses(rule):
         needs = f" Needs {', '.join(f'`{n}`' for n in c.needs)}." if c.needs else ""
         lines.append(f"- *{c.at}*: {c.says}{needs}")
-    lines.append("")
+    lines += ["", f"Since specification {rule.since}.", ""]
     for bad in known_bad(rule.id):
         seen = f" (as in {bad.bug})" if bad.bug else ""
         lines.append(f"Known bad: `{bad.name}`. {bad.says}{seen}")

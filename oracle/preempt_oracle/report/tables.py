@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from preempt_oracle.known import Ledger, Line
 from preempt_oracle.report.failure import field, show_failure
 from preempt_oracle.report.judged import Judged, together
 from preempt_oracle.report.words import count, safe
-from preempt_oracle.verdict import Standing, Verdict
+from preempt_oracle.verdict import Standing, Tally, Verdict
+from preempt_spec import SPEC_VERSION
 from preempt_spec.rules import RULES
 
 STYLE = {
@@ -21,8 +23,16 @@ STYLE = {
     Verdict.UNREADABLE: "red",
     Verdict.BROKEN: "red",
     Verdict.INCONCLUSIVE: "yellow",
+    Verdict.KNOWN: "green",
+    Verdict.STALE: "red",
 }
-STANDING = {Standing.HELD: "green", Standing.VIOLATED: "bold red", Standing.NOT_EXERCISED: "yellow"}
+STANDING = {
+    Standing.HELD: "green",
+    Standing.VIOLATED: "bold red",
+    Standing.KNOWN: "yellow",
+    Standing.ADVISED: "yellow",
+    Standing.NOT_EXERCISED: "yellow",
+}
 
 
 def show_verdict(out: Console, judged: Judged) -> None:
@@ -36,7 +46,8 @@ def show_verdict(out: Console, judged: Judged) -> None:
     if tally is not None:
         sizes = (count(tally.steps, "step"), count(tally.grants, "grant"), count(tally.preemptions, "preemption"))
         who = f"{safe(tally.engine, 60)} {safe(tally.version, 60)}, {tally.policy}"
-        line.append(f"  ({who}; {', '.join(sizes)}, {count(tally.resumes, 'resume')})")
+        by = f"; specification {tally.spec}" * (tally.spec != SPEC_VERSION)
+        line.append(f"  ({who}; {', '.join(sizes)}, {count(tally.resumes, 'resume')}{by})")
     out.print(line, soft_wrap=True)
     if judged.error:
         # The end of a child's stderr comes along, line by line.
@@ -48,10 +59,24 @@ def show_verdict(out: Console, judged: Judged) -> None:
         shown = tally.missing[:6]
         more = f"; and {len(tally.missing) - len(shown)} more" if len(tally.missing) > len(shown) else ""
         field(out, "why", "; ".join(shown) + more)
+    if tally is not None:
+        show_expected(out, tally)
     if judged.outside:
         total = sum(judged.outside.values())
         reason = next(iter(judged.outside))
         field(out, "outside", f"{total} of {count(judged.workloads, 'workload')} out of contract, such as: {reason}")
+
+
+def show_expected(out: Console, tally: Tally) -> None:
+    """What was broken and does not count, and what that left unseen."""
+    for rule, times in tally.known.items():
+        field(out, "known", f"{rule} in {count(times, 'run')}")
+    if tally.ended:
+        behind = f"; {count(tally.unjudged, 'step')} of recorded traces" * bool(tally.unjudged)
+        field(out, "unjudged", f"whatever is behind the known failure that ended {count(tally.ended, 'run')}{behind}")
+    for rule, times in tally.advised.items():
+        new = f"new in specification {tally.spec}, no part of the verdict"
+        field(out, "advisory", f"{rule} in {count(times, 'run')}: {new}")
 
 
 def show_failures(out: Console, inputs: Sequence[Judged]) -> None:
@@ -60,7 +85,7 @@ def show_failures(out: Console, inputs: Sequence[Judged]) -> None:
         if judged.tally is not None:
             for failure in judged.tally.failures:
                 out.print()
-                show_failure(out, failure, judged.tally.times[failure.violation.rule])
+                show_failure(out, failure, judged.tally.seen_in(failure))
 
 
 def show_rules(out: Console, inputs: Sequence[Judged]) -> None:
@@ -90,10 +115,33 @@ def show_deviations(out: Console, inputs: Sequence[Judged]) -> None:
             out.print(f"    to see it: {safe(d.scenario)}", soft_wrap=True)
 
 
-def show_all(out: Console, inputs: Sequence[Judged]) -> None:
+def show_known(out: Console, known: Ledger | None) -> None:
+    """How each entry of a known-failures file came out; stale ones in full, as they make the command fail."""
+    if known is None:
+        return
+    out.print("\nKnown failures")
+    wide = max(len(line.rule) for line in known.lines)
+    for line in known.lines:
+        out.print(f"  {line.rule:<{wide}}  {_seen(line)}  ({safe(line.entry.family, 300)})", soft_wrap=True)
+    for line in known.stale:
+        out.print(Text.assemble(("STALE", STYLE[Verdict.STALE]), f"  {safe(str(line))}"), soft_wrap=True)
+
+
+def _seen(line: Line) -> str:
+    if line.seen:
+        return f"seen in {count(line.seen, 'run')}"
+    if line.stale:
+        return "stale"
+    if not line.kept:
+        return "not run"
+    return f"not seen in {count(line.kept, 'run')} of its family; stale at {line.entry.within:,}"
+
+
+def show_all(out: Console, inputs: Sequence[Judged], known: Ledger | None = None) -> None:
     """The whole report."""
     for judged in inputs:
         show_verdict(out, judged)
     show_failures(out, inputs)
     show_rules(out, inputs)
     show_deviations(out, inputs)
+    show_known(out, known)

@@ -173,7 +173,15 @@ def waiting_holds_nothing(s: View, e: Close) -> Iterator[str | None]:
         yield None if h is None else f"{w} waits and holds {h.blocks} blocks and {h.computed} computed tokens"
 
 
-CAPACITY = rule("pool/capacity", Kind.MUST, "A grant fits in the blocks its request owns.")
+CAPACITY = rule(
+    "pool/capacity",
+    Kind.MUST,
+    "A grant fits in the blocks its request owns.",
+    lacks={
+        "alone": "a token beyond the owned blocks has no slot to be written to, so that resume/provenance misses it in "
+        "the same step; this rule needs no block ids, and says why",
+    },
+)
 
 
 @on(CAPACITY, Grant, "counts")

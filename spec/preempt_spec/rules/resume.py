@@ -59,6 +59,10 @@ HIT = rule(
     "resume/hit",
     Kind.MUST,
     "Computed tokens at admission are at most the best valid prefix hit, under the declared full-hit convention.",
+    lacks={
+        "alone": "whoever starts behind its resident prefix attends slots that do not hold it, in that very step: "
+        "resume/provenance sees the read, or output/stream that nothing was computed to sample from; this says why",
+    },
 )
 
 

@@ -7,15 +7,22 @@ not exercised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
+import preempt_spec
 from preempt_spec.view import View
 
 Clause = Callable[[View, Any], Iterator[str | None]]
+
+
+#: What every rule has, in the traceability table, and may lack only for a reason that stands beside it: `property`: the
+#: reference comes to exercise it; `known-bad`: a scheduler breaks it; `alone`: one of these is caught by no other rule;
+#: `vector`: a shipped trace breaks it.
+EVIDENCE = ("property", "known-bad", "alone", "vector")
 
 
 class Kind(Enum):
@@ -33,6 +40,8 @@ class Rule:
     kind: Kind
     sentence: str
     clauses: tuple[tuple[type, frozenset[str], Clause], ...] = ()  # (micro-event, needed observations, clause)
+    since: str = "0.1"  # the version of the specification it came in with
+    lacks: Mapping[str, str] = field(factory=dict, hash=False)  # evidence it cannot have -> why
 
     @property
     def family(self) -> str:
@@ -48,11 +57,14 @@ class Rule:
 RULES: dict[str, Rule] = {}
 
 
-def rule(id: str, kind: Kind, sentence: str) -> Rule:
-    """Register a rule. Its clauses follow, decorated with `on`."""
+def rule(id: str, kind: Kind, sentence: str, *, since: str = "0.1", lacks: Mapping[str, str] | None = None) -> Rule:
+    """Register a rule. Its clauses follow, decorated with `on`. Raises ValueError, UnknownVersion (of `since`)."""
     if id in RULES:
         raise ValueError(f"rule {id} is defined twice")
-    RULES[id] = Rule(id, kind, sentence)
+    preempt_spec.release(since)
+    if unknown := sorted(set(lacks or ()) - set(EVIDENCE)):
+        raise ValueError(f"rule {id}: lacks: {unknown[0]!r} is none of {', '.join(EVIDENCE)}")
+    RULES[id] = Rule(id, kind, sentence, since=since, lacks=lacks or {})
     return RULES[id]
 
 
@@ -61,7 +73,7 @@ def on(the: Rule, micro: type, needs: str = "") -> Callable[[Clause], Clause]:
 
     def attach(clause: Clause) -> Clause:
         now = RULES[the.id]
-        RULES[the.id] = Rule(now.id, now.kind, now.sentence, (*now.clauses, (micro, frozenset(needs.split()), clause)))
+        RULES[the.id] = evolve(now, clauses=(*now.clauses, (micro, frozenset(needs.split()), clause)))
         return clause
 
     return attach
@@ -73,3 +85,20 @@ class Violation:
 
     rule: str
     message: str
+
+
+def edition(version: str) -> tuple[Rule, ...]:
+    """The rules that the specification has in that version, in today's wording. Raises UnknownVersion."""
+    upto = preempt_spec.release(version).number
+    return tuple(r for r in RULES.values() if preempt_spec.release(r.since).number <= upto)
+
+
+def advisory(version: str) -> frozenset[str]:
+    """The ids of its advisory rules: their violations are shown and change no verdict. Raises UnknownVersion.
+
+    Those are the rules that came in with this very version, if it is a minor one; in a major version, and in the first
+    of all, nothing is advisory. So an upgrade to the next minor version never reddens anybody's CI.
+    """
+    if preempt_spec.release(version).number[1] == 0 or version == preempt_spec.HISTORY[0].version:
+        return frozenset()
+    return frozenset(r.id for r in RULES.values() if r.since == version)

@@ -14,11 +14,12 @@ from preempt_spec.rules import RULES
 
 #: The fields of the JSON report, format version 1. Others may be added; none of these may go or change its meaning.
 FIELDS = {
-    "report": "format format_version preempt_oracle specification verdict exit_code inputs",
+    "report": "format format_version preempt_oracle specification verdict exit_code inputs known_failures",
     "input": "source verdict error engine version policy observes seed workloads out_of_contract interrupted runs "
-    "steps grants preemptions resumes missing rules failures deviations",
-    "rule": "id kind sentence standing exercised",
-    "failure": "rule kind sentence message where step moment times state events note replay",
+    "steps grants preemptions resumes missing rules failures deviations specification known advised ended_at_known "
+    "steps_unjudged",
+    "rule": "id kind sentence standing exercised since advisory",
+    "failure": "rule kind sentence message where step moment times state events note replay known advisory",
     "state": "what engine shadow differs",
     "deviation": "knob value why scenario",
 }
