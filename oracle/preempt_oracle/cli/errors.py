@@ -19,12 +19,13 @@ def explain(error: Exception) -> tuple[str, int]:
     # Only now: most commands end without an error, and `check` needs none of these.
     from preempt_oracle.adapters.protocol import HarnessError
     from preempt_oracle.campaign import NoStart
+    from preempt_oracle.cost.errors import CostInputError
     from preempt_oracle.engines.building import EnvironmentFailure
     from preempt_oracle.verdict import UnknownPolicy
     from preempt_properties.scenario import ScenarioError
 
     match error:
-        case TraceError():
+        case TraceError() | CostInputError():
             return str(error), USAGE
         case ScenarioError() | UnknownPolicy() | Missing():
             return lines(str(error)), USAGE

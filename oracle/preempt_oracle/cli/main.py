@@ -25,6 +25,8 @@ COMMANDS = {
     "smoke": "Start an engine and say what can be observed of it.",
     "rules": "List the rules of the specification, or explain one.",
     "engines": "List and install engines under test.",
+    "cost": "Swap or recompute: break-even, regime map, comparison of models.",
+    "prove": "Prove the theorems of the cost model on the functions that are shipped.",
     "matrix": "Check the shipped traces and drive the light engines: the main job.",
 }
 

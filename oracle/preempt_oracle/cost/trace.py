@@ -19,8 +19,9 @@ from preempt_oracle.trace.streams import display_name
 from preempt_spec.cost.recompute import attention_rate, causal_pairs, compute_time, gemm_rate, recompute_time
 from preempt_spec.cost.swap import Trip, one_way_time, swap_time
 
+from .copying import beyond
 from .errors import CostInputError
-from .question import NO_CACHE, Question
+from .question import NO_CACHE, Question, copies_of
 
 _HITS = "prefix hits are those of the trace; a swap moves every token nevertheless"
 
@@ -154,8 +155,10 @@ def price(told: Story, question: Question) -> Price:
     if told.longest > question.longest:
         limit = f"a context of {question.longest} tokens, and a request has {told.longest}"
         raise CostInputError(told.name, "", f"{question.model.name} has {limit}")
-    said = tuple(_HITS if text == NO_CACHE else text for text in question.assumptions)
-    question = evolve(question, assumptions=said)
+    said = [_HITS if text == NO_CACHE else text for text in question.assumptions]
+    sizes = {b.size: None for p in told.preemptions if p.kept for b in copies_of(question, Fraction(p.kept))}
+    said += filter(None, (beyond(question.path, size) for size in sizes))
+    question = evolve(question, assumptions=tuple(said))
     s = question.setting
     shape, device, transfer = s.shape, s.device, s.transfer
     recompute, swap, best = Fraction(0), Fraction(0), Fraction(0)

@@ -12,7 +12,8 @@ import pytest
 from preempt_oracle.cost.copying import PIECES
 from preempt_oracle.cost.question import Given, Question, question
 from preempt_oracle.cost.regime import Regime, over, regime, spaced
-from preempt_oracle.report.cost_map import draw, summary
+from preempt_oracle.report.cost_map import draw
+from preempt_oracle.report.cost_regime import summary
 from preempt_spec.cost.decide import Choice, choose, smooth
 from preempt_spec.cost.lengths import recompute_lengths
 

@@ -1,0 +1,3 @@
+"""Changes that change nothing, each with the argument why. One that something kills must not stand here."""
+
+EQUIVALENT: dict[str, str] = {}

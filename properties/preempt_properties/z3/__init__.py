@@ -1,0 +1,1 @@
+"""The one door to the solver. Importing this package does not import it; `pool` and `verdict` never do."""

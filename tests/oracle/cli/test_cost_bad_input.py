@@ -1,0 +1,127 @@
+"""`cost …` and nonsense: exit 2 and a line that names what is wrong; never a traceback, never an answer."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from preempt_oracle.cli.main import cli
+
+BASE = {"--model": "llama-3.1-8b", "--accelerator": "h100-sxm", "--context": "4096"}
+VALUES = {
+    "--context": ("4096", "1", "131072"),
+    "--bandwidth": ("50GB/s", "400Gbit/s"),
+    "--copy-overhead": ("5us", "0s", "1e-5s"),
+    "--copy-size": ("auto", "block", "request", "1MiB"),
+    "--curve": ("h100-dma", "h100-batch-10000"),
+    "--tp": ("1", "4", "32"),
+    "--block": ("16", "1", "4096"),
+    "--hit": ("0", "0.5", "100%"),
+    "--hit-bytes": ("keep", "save"),
+    "--mfu": ("0.5", "1"),
+    "--mfu-gemm": ("0.73",),
+    "--mfu-attention": ("57%",),
+    "--kv-dtype": ("fp8", "bf16", "fp4"),
+    "--compute-dtype": ("fp8", "bf16"),
+}
+FLAGS = ("--write-through", "--duplex", "--alone", "--piggy-back")
+NONSENSE = (
+    "", " ", "0", "-1", "nan", "inf", "-inf", "1e999", "1e-999", "1/0", "0/1", "½", "٣", "1,000", "50 GB/s/s", "5kg",
+    "50", "50GB", "5us", "32KiB", "1e40B/s", "1e18B", "\x00", "\x1b[31m", "../..", "/", "~", "a" * 5000, "--json",
+)  # fmt: skip
+
+
+def invoke(words: list[str]) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli, words, prog_name="preempt-oracle")
+    assert isinstance(result.exception, SystemExit | None), (words, result.exception)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def check(words: list[str]) -> int:
+    code, out, err = invoke(words)
+    assert "Traceback" not in out + err
+    assert "fault of preempt-oracle" not in err, (words, err)
+    assert code in (0, 2), (words, err)
+    if code == 2:
+        assert out == ""
+        assert err.strip()
+        assert "\x1b" not in err
+    else:
+        assert "wins: " in out or out.startswith("BOTH")
+        assert "nan" not in out.lower().split()
+    return code
+
+
+def flat(options: dict[str, str], flags: list[str]) -> list[str]:
+    return ["cost", "break-even", *(f"{name}={value}" for name, value in options.items()), *flags]
+
+
+@given(
+    st.fixed_dictionaries({}, optional={k: st.sampled_from(v) for k, v in VALUES.items()}),
+    st.lists(st.sampled_from(FLAGS), unique=True),
+)
+@settings(max_examples=150)
+def test_sensible_values_in_any_combination_are_answered_or_refused(options, flags):
+    check(flat(BASE | options, flags))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*VALUES, "--model", "--accelerator"]), st.sampled_from(NONSENSE) | st.text(max_size=12)
+    ),
+    st.lists(st.sampled_from(FLAGS), unique=True, max_size=1),
+)
+@settings(max_examples=150)
+@example({"--context": "131072", "--block": "1e12"}, [])
+@example({"--bandwidth": "1e18B/s", "--mfu": "1e-12"}, [])
+@example({"--bandwidth": "1B/s", "--copy-overhead": "1e9s"}, ["--piggy-back"])
+def test_any_text_is_answered_or_refused(options, flags):
+    check(flat(BASE | options, flags))
+
+
+@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: b.decode("latin-1")))
+@settings(max_examples=60)
+@example("size [KiB], bandwidth [GB/s]\n8, 1\n4, 2\n")
+@example("size [KiB], bandwidth [GB/s]\n4, 1\n")
+@example("size [KiB], bandwidth [GB/s]\n4, 0\n8, -1\n")
+@example("size [KiB], bandwidth [GB/s]\n4, nan\n8, inf\n")
+def test_any_file_is_a_curve_or_is_refused(tmp_path_factory, text):
+    file = tmp_path_factory.getbasetemp() / "any.csv"
+    file.write_text(text, encoding="utf-8", newline="")
+    code, out, err = invoke(["cost", "fit", str(file)])
+    assert code == 2, "none of these is a curve"
+    assert out == ""
+    assert "any.csv" in err
+    assert check([*flat(BASE, []), f"--curve={file}"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--kv-dtype", "fp7"), "Invalid value for '--kv-dtype'"),
+        (("--compute-dtype", "int8"), "Invalid value for '--compute-dtype'"),
+        (("--hit-bytes", "maybe"), "Invalid value for '--hit-bytes'"),
+        (("--json", "no/such/folder.json"), "there is no folder"),
+        (("--nonsense",), "No such option"),
+    ],
+)
+def test_choices_and_places_are_refused_by_name(run, words, message):
+    result = run("cost", "break-even", *(x for pair in BASE.items() for x in pair), *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_what_is_needed_is_asked_for(run):
+    for name in BASE:
+        rest = [x for pair in BASE.items() if pair[0] != name for x in pair]
+        result = run("cost", "break-even", *rest)
+        assert result.exit_code == 2
+        assert f"Missing option '{name}'" in result.stderr
+    assert run("cost").exit_code == 2
+
+
+def test_the_help_of_each_command_is_there(run):
+    for command in ("break-even", "map", "compare", "fit", "models", "accelerators", "curves"):
+        assert run("cost", command, "--help").stdout.startswith(f"Usage: preempt-oracle cost {command}")
