@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from preempt_properties.scenario import Abort, Add, Command, Config, Scenario, Step
+from preempt_properties.scenario import Abort, Add, Command, Config, Control, Deliver, Scenario, Step
 from preempt_spec.policies.functions import blocks_for
 from preempt_spec.policies.policy import Phase
 from preempt_spec.policies.profiles import PROFILES
@@ -65,13 +65,14 @@ def candidates(scenario: Scenario) -> Iterator[Scenario]:
             yield from _if_valid(scenario, (*script[:at], *script[at + size :]))
         size //= 2
     for request in {c.request: None for c in script if isinstance(c, Add)}:
-        yield from _if_valid(scenario, [c for c in script if isinstance(c, Step) or c.request != request])
+        yield from _if_valid(scenario, [c for c in script if getattr(c, "request", None) != request])
     for i, command in enumerate(script):
         for shorter in _shorter(command):
             yield from _if_valid(scenario, (*script[:i], shorter, *script[i + 1 :]))
-    for config in _smaller(scenario.config, script):
-        yield evolve(scenario, config=config)
-    yield from _thinner(scenario)
+    for smaller in (*(evolve(scenario, config=c) for c in _smaller(scenario.config, script)), *_thinner(scenario)):
+        # vLLM pads an admission to one token and all drafts: a threshold that cuts that is another failure.
+        if not 0 < smaller.config.long_prefill <= smaller.config.drafts:
+            yield smaller
     for plain in ({"arrival": 0}, {"priority": 0}, {"salt": ""}):
         level = tuple(evolve(c, **plain) if isinstance(c, Add) else c for c in script)
         if level != script:
@@ -94,6 +95,8 @@ def _if_valid(scenario: Scenario, script: Sequence[Command]) -> Iterator[Scenari
             if kept and isinstance(kept[-1], Step):
                 kept[-1] = Step(kept[-1].count + c.count)
                 continue
+        elif isinstance(c, Control | Deliver):
+            pass
         elif c.request not in alive:
             continue
         elif c.when == "before":
@@ -151,12 +154,16 @@ def _shorter(command: Command) -> Iterator[Command]:
 def _smaller(config: Config, script: Sequence[Command]) -> Iterator[Config]:
     longest = max((len(c.prompt) + c.max_tokens for c in script if isinstance(c, Add)), default=2)
     prefill_first = PROFILES[config.policy].contract.phase is Phase.PREFILL_FIRST
-    plain: dict[str, Any] = {"watermark": 0, "long_prefill": 0, "caching": False, "whole_fit": True}
+    plain: dict[str, Any] = {"frames": 1, "drafts": 0, "host_blocks": 0, "groups": "full"}
+    plain |= {"watermark": 0, "long_prefill": 0, "caching": False, "whole_fit": True}
     if not prefill_first:
         plain["chunked"] = True
     for name, value in plain.items():
         if getattr(config, name) != value:
             yield evolve(config, **{name: value})
+    for name, least in (("frames", 1), ("drafts", 0), ("host_blocks", 0)):
+        if getattr(config, name) > least + 1:
+            yield evolve(config, **{name: getattr(config, name) - 1})
     if longest <= config.max_length:  # a request that is to be refused stays one
         # Such engines hold the watermark back from a lone request too.
         least = blocks_for(longest, config.page_size) + (config.watermark if prefill_first else 0)

@@ -8,7 +8,7 @@ import pytest
 
 from preempt_oracle.reduce import candidates, reduce
 from preempt_properties.scenario import Abort, Add, Scenario, Step, dumps, loads
-from preempt_properties.workload import CAPABILITIES, workload
+from preempt_properties.workload import CAPABILITIES, EVERYTHING, workload
 from preempt_spec.policies.policy import Phase
 from preempt_spec.policies.profiles import PROFILES
 
@@ -45,7 +45,7 @@ def admissible(s: Scenario) -> bool:
 @pytest.mark.parametrize("policy", PROFILES)
 def test_every_candidate_is_admissible_and_can_be_written(policy):
     for seed in range(40):
-        scenario = workload(Random(seed), policy, capabilities=CAPABILITIES)
+        scenario = workload(Random(seed), policy, capabilities=EVERYTHING if seed % 2 else CAPABILITIES)
         for candidate in candidates(scenario):
             assert admissible(candidate)
             assert candidate != scenario
@@ -54,11 +54,13 @@ def test_every_candidate_is_admissible_and_can_be_written(policy):
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_whatever_may_always_go_goes(policy):
-    scenario = workload(Random(5), policy, capabilities=CAPABILITIES)
+    scenario = workload(Random(5), policy, capabilities=EVERYTHING)
     reduced = reduce(scenario, lambda s: True, tries=5000)
     (add,) = reduced.scenario.script
     assert isinstance(add, Add)
     assert (len(add.prompt), add.max_tokens, add.arrival, add.priority) == (1, 1, 0, 0)
+    config = reduced.scenario.config
+    assert (config.frames, config.drafts, config.host_blocks, config.groups) == (1, 0, 0, "full")
     assert reduced.minimal
     assert reduced.note == f"locally minimal, {reduced.tries} tries"
 
