@@ -28,6 +28,7 @@ from preempt_spec.policies.functions import (
     table_room,
     victim,
 )
+from preempt_spec.policies.policy import Memory
 from preempt_spec.rules import Violation
 from preempt_spec.system import admissible, judge
 from preempt_spec.view import HOLE, Fate, Place, View, with_holes
@@ -113,12 +114,16 @@ def _books(s: View, m: mi.Micro) -> Iterator[Compared]:
             yield from _grant(s, m)
         case ev.Demote():
             yield from _demote(s, m)
+        case ev.Load():
+            slots = table_room(s.groups, m.blocks, m.computed)
+            yield Compared(f"{m.request}: loads up to", str(m.computed), f"{slots} slots owned", slots < m.computed)
         case ev.Release():
-            yield _compare(f"{m.request}: computed tokens left", m.computed, m.kept)
-            if m.drafts is not None:
-                yield _compare(f"{m.request}: drafts left", m.drafts, 0)
-            yield from _taken_back(s, m.request, m.blocks)
+            yield from _released(s, m)
+        case ev.Shed():
+            yield _shed(s, m)
         case ev.Requeue():
+            swapped = s.policy.memory is Memory.SWAP and s.request(m.request).computed > 0
+            yield _compare(f"{m.request}: queue", m.queue, "swapped" if swapped else "waiting")
             yield _compare(f"{m.request}: index in {m.queue}", m.index, requeue_at(s, m.request, m.queue))
             yield _compare(f"{m.request}: known tokens", m.known, len(s.request(m.request).tokens))
         case ev.Finish() | ev.Abort():
@@ -139,6 +144,31 @@ def _books(s: View, m: mi.Micro) -> Iterator[Compared]:
         known += f", {r.placeholders} promised" * bool(r.placeholders) + f", {r.drafts} drafts" * bool(r.drafts)
         tables = " | ".join(_shown(t) for t in r.tables)
         yield Compared(f"request {request}", None, f"{state}; {known}; {r.computed} computed; table {tables}")
+
+
+def _shed(s: View, m: ev.Shed) -> Compared:
+    r, group = s.request(m.request), s.groups[m.group]
+    first = max(0, r.computed + 1 - group.window)
+    pages = enumerate(r.tables[m.group])
+    early = [b for i, b in pages if b in m.blocks and (i + 1) * group.page_size > first]
+    return Compared(f"{m.request}: blocks shed", _shown(m.blocks), f"{_shown(early)} attended yet", bool(early))
+
+
+def _released(s: View, m: ev.Release) -> Iterator[Compared]:
+    r = s.request(m.request)
+    if m.kept:
+        yield _compare(f"{m.request}: computed tokens kept", m.kept, r.computed)
+    yield _compare(f"{m.request}: computed tokens left", m.computed, m.kept)
+    if m.drafts is not None:
+        yield _compare(f"{m.request}: drafts left", m.drafts, 0)
+    released = r.place is Place.LIMBO or (r.place is Place.WAITING and r.preempted)
+    yield Compared(f"{m.request}: is", "released", r.place.value, not released)
+    for number, copy in s.copies.items():
+        moved = {(g, src if copy.direction == "out" else dst) for src, dst, g in copy.blocks}
+        used = [b for g, table in enumerate(m.blocks or r.tables) for b in table if (g, b) in moved]
+        if used:
+            yield Compared(f"{m.request}: blocks given up", _shown(used), f"in use by copy {number}", True)
+    yield from _taken_back(s, m.request, m.blocks)
 
 
 def _delivered(s: View, m: ev.Deliver) -> Iterator[Compared]:
@@ -214,6 +244,8 @@ def _told(s: View, m: mi.Close) -> Iterator[Compared]:
         end = start + tokens
         if (held := s.covered(request, start, end)) != end and any(s.request(request).tables):
             yield _compare(f"{request}: attends slots up to", end, f"{held} hold its own context")
+        if request in s.plan.torn:
+            yield Compared(f"{request}: reads the state behind token", str(start), "it holds something else", True)
 
 
 def _grant(s: View, m: mi.Grant) -> Iterator[Compared]:

@@ -26,7 +26,7 @@ def test_every_failure_has_its_state(variant: type[KnownBad]):
     policy = variant.policies[0]
     contract = variant.contract(PROFILES[policy].contract)
     for seed in range(400):
-        scenario = workload(Random(seed), policy, capabilities=CAPABILITIES | variant.needs)
+        scenario = variant.scene(workload(Random(seed), policy, capabilities=CAPABILITIES | variant.needs))
         head = header(scenario.config)
         monitor = Monitor(head, contract)
         for event in map(to_wire, play(scenario, variant(head, contract))):

@@ -43,7 +43,7 @@ OFTEN = {
     "hit on another's block": 8,
     "abort while waiting": 4,
     "abort while running": 6,
-    "abort while preempted": 4,
+    "abort while preempted": 3,
     "abort in flight": 2,
     "passed over": 60,
     "empty step": 2,

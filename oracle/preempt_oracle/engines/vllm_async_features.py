@@ -67,7 +67,7 @@ def speculation(drafts: int, ahead: bool, model: Any, parallel: Any) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _traits() -> frozenset[str]:
+def traits() -> frozenset[str]:
     """The attributes that this version's requests have."""
     values = {
         "request_id": "probe",
@@ -82,12 +82,12 @@ def _traits() -> frozenset[str]:
 def can_fly() -> bool:
     """Whether this version schedules ahead, and says of each request what in flight is stale."""
     needs = {"num_output_placeholders", "num_stale_output_tokens", "drop_stale_output", "num_in_flight_tokens"}
-    return AsyncScheduler is not None and needs <= _traits() and hasattr(VllmConfig, "max_concurrent_batches")
+    return AsyncScheduler is not None and needs <= traits() and hasattr(VllmConfig, "max_concurrent_batches")
 
 
 def can_draft() -> bool:
     """Whether this version takes drafts from a drafter outside of the scheduler."""
-    return DraftTokenIds is not None and hasattr(Scheduler, "update_draft_token_ids") and "spec_token_ids" in _traits()
+    return DraftTokenIds is not None and hasattr(Scheduler, "update_draft_token_ids") and "spec_token_ids" in traits()
 
 
 def can_reset() -> bool:
@@ -103,7 +103,7 @@ def can_pause() -> bool:
 
 def counts() -> bool:
     """Whether this version counts preemptions and cached tokens, request by request."""
-    return {"num_preemptions", "prefill_stats"} <= _traits()
+    return {"num_preemptions", "prefill_stats"} <= traits()
 
 
 def pause(scheduler: Any, paused: bool) -> None:

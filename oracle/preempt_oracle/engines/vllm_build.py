@@ -17,12 +17,12 @@ from unittest import mock
 
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
-    from preempt_oracle.engines.child import Refused, Unsupported, require
+    from preempt_oracle.engines.child import Refused, Unsupported
     from preempt_oracle.engines.vllm_async_features import accepted, takes
     from preempt_oracle.engines.vllm_model import described, model_config
 else:
     import vllm_async_features as features  # the first of these: it sets vLLM's environment
-    from child import Refused, Unsupported, require
+    from child import Refused, Unsupported
     from vllm_async_features import accepted, takes
     from vllm_model import described, model_config
 
@@ -263,7 +263,8 @@ def _build(shape: Shape) -> Any:
         scheduler.use_v2_model_runner = shape.v2_runner
     elif VERSION in KNOWN:
         raise Unsupported(f"vLLM {VERSION}: Scheduler.use_v2_model_runner is missing")
-    require(Request, ("num_tokens", "append_output_token_ids", "is_finished"))
+    if missing := sorted({"num_tokens", "num_output_tokens", "output_token_ids", "is_finished"} - features.traits()):
+        raise Unsupported(f"vLLM {VERSION}: Request has no {', '.join(missing)}")
     _verify(scheduler, shape)
     return scheduler
 

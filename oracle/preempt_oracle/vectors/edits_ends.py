@@ -12,7 +12,7 @@ TURN = "fcfs-victims-in-turn.vllm-0.31.0"
 PRIORITY = "priority-resume.vllm-0.33.0"
 
 
-@edit("output/stream", TURN)
+@edit("frame/once", TURN)
 def token_lost(t: Trace) -> None:
     """The token that a frame sampled for a request is not delivered."""
     for field in ("requests", "tokens"):

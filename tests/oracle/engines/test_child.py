@@ -203,4 +203,7 @@ def test_a_header_is_json_and_counts_reserved_blocks_on_top():
     assert header["pools"] == [{"tier": "device", "group": 0, "total": 9, "reserved": 1}]
     assert header["limits"] == {"max_running": 2}
     assert header["observes"] == ["counts", "free"]
+    assert child.header("e", "1", {**config, "frames": 1, "drafts": 2}, (), ())["limits"] == {"max_running": 2}
+    ahead = child.header("e", "1", {**config, "frames": 2, "drafts": 2}, (), ())["limits"]
+    assert ahead == {"max_running": 2, "frames": 2, "drafts": 2}
     assert json.loads(json.dumps(header)) == header
