@@ -17,14 +17,15 @@ const books = () => ({ // our own bookkeeping: the oracle compares it with what 
 const handlers = {
   start({ config }) {
     // Refuse what this scheduler does not do. A refusal is no verdict; doing something else in silence is a violation.
-    const fixed = { policy: "vllm-fcfs", caching: false, chunked: true, whole_fit: true, long_prefill: 0, watermark: 0 };
+    const fixed = { policy: "vllm-fcfs", caching: false, chunked: true, whole_fit: true, long_prefill: 0, watermark: 0,
+      frames: 1, drafts: 0, host_blocks: 0, groups: "full" };
     for (const [knob, value] of Object.entries(fixed))
       if ((config[knob] ?? value) !== value) return { event: "refused", reason: `only ${knob}=${value}` };
     if (config.max_length > config.blocks * config.page_size)
       return { event: "refused", reason: "max_length exceeds the pool" };
     c = { ...config, ...fixed };
     [free, running, waiting, frame, flown] = [[...Array(c.blocks).keys()], [], [], -1, new Map()];
-    const { policy, blocks, page_size, seed, options, ...limits } = c;
+    const { policy, blocks, page_size, seed, options, frames, drafts, host_blocks, groups, ...limits } = c;
     return {
       event: "header", engine: "stdio-scheduler-example", version: "1", policy, limits,
       groups: [{ name: "full", kind: "full", page_size }], pools: [{ tier: "device", group: 0, total: blocks, reserved: 0 }],

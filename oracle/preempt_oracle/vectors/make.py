@@ -1,9 +1,10 @@
 """Make the shipped traces: `python -m preempt_oracle.vectors.make [--check] [--edits]`.
 
-Every scenario of a vLLM is recorded from each version there is an adapter for, then the edits are applied to what was
-recorded. A trace that does not come out as its scenario or edit says is not written. With `--check` nothing is written:
-what is there must be what would be made, byte for byte (packed traces: what is in them). With `--edits` nothing is
-recorded: the broken copies are made from the traces that are there, which needs no engine.
+Every scenario of a vLLM is recorded from each version there is an adapter for, and those of the reference scheduler
+from the specification; then the edits are applied to what was recorded. A trace that does not come out as its scenario
+or edit says is not written. With `--check` nothing is written: what is there must be what would be made, byte for byte
+(packed traces: what is in them). With `--edits` no engine is needed: the reference's scenarios are played, and the
+broken copies made from them and from the vLLM traces that are there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
+from attrs import evolve
 
 from preempt_oracle.adapters.protocol import HarnessError, Refused, Session
 from preempt_oracle.adapters.stdio import Stdio
@@ -21,6 +23,7 @@ from preempt_oracle.check import check
 from preempt_oracle.drive import drive
 from preempt_oracle.engines.environments import ENGINES, ready
 from preempt_oracle.trace import wire
+from preempt_oracle.trace.convert import to_wire
 from preempt_oracle.trace.errors import Fault, TraceError
 from preempt_oracle.trace.reader import parse
 from preempt_oracle.trace.streams import opened, unpacked
@@ -29,9 +32,14 @@ from preempt_oracle.vectors.catalogue import CATALOGUE, FOLDER, Vector, dumps
 from preempt_oracle.vectors.editing import Edit
 from preempt_oracle.vectors.edits import EDITS
 from preempt_oracle.verdict import Tally, Verdict
+from preempt_properties.play import header, play
 from preempt_properties.scenario import Scenario, loads
+from preempt_spec import SPEC_VERSION
+from preempt_spec.offload import reference
+from preempt_spec.policies.profiles import PROFILES
 
 ENGINE = "vllm"
+REFERENCE = "reference"
 #: Traces that ship packed, so that readers of packed traces have some. Of a scenario, and of a broken copy.
 PACKED = {"fcfs-aborts": ".gz", "priority-aborts": ".zst", "abort-still-granted": ".gz", "hit-beyond-written": ".zst"}
 
@@ -45,8 +53,8 @@ Made = dict[str, tuple[Vector, bytes]]  # file -> what is said of it, the trace 
 
 def record(folder: Path = FOLDER) -> Made:
     """Every scenario, on every version. Raises Wrong, HarnessError."""
-    made: Made = {}
-    scenarios = dict(_scenarios(folder))
+    made = played(folder)
+    scenarios = dict(_scenarios(folder, f"{ENGINE}=="))
     for version in ENGINES[ENGINE].versions:
         environment = ready(ENGINE, version)
         if environment is None:
@@ -61,12 +69,38 @@ def record(folder: Path = FOLDER) -> Made:
     return made
 
 
-def _scenarios(folder: Path) -> Iterator[tuple[str, tuple[Scenario, str]]]:
-    """Those of vLLM: name, scenario, the sentence its comment says."""
+def played(folder: Path = FOLDER) -> Made:
+    """The scenarios of the reference scheduler, played: what no engine that is driven shows, or not in so few lines.
+
+    A profile that was only read from source gives no verdict, so neither does its trace. Raises Wrong.
+    """
+    made: Made = {}
+    for name, (scenario, shows) in _scenarios(folder, REFERENCE):
+        contract, told = PROFILES[scenario.config.policy].contract, header(scenario.config)
+        told = evolve(told, version=SPEC_VERSION)
+        first = to_wire(told)
+        stream = io.BytesIO()
+        with create(stream, first) as trace:
+            for event in play(scenario, reference(told, contract)):
+                trace.write(to_wire(event))
+        raw = stream.getvalue()
+        file = f"traces/{name}-{SPEC_VERSION}.jsonl"
+        tally = _judged(file, raw)
+        want = Verdict.CONFORMS if PROFILES[contract.name].run else Verdict.INCONCLUSIVE
+        if tally.times or tally.verdict is not want:
+            what = [f"{f.violation.rule}: {f.violation.message}" for f in tally.failures] or tally.missing
+            raise Wrong(f"{file}: {tally.verdict.value}, must be {want.value}: {'; '.join(what)}")
+        scenario_file = f"scenarios/{name}.toml"
+        made[file] = Vector(file, shows, scenario_file, "", REFERENCE, SPEC_VERSION, contract.name, want.value), raw
+    return made
+
+
+def _scenarios(folder: Path, engine: str) -> Iterator[tuple[str, tuple[Scenario, str]]]:
+    """Those of the engines whose name starts so: name, scenario, the sentence its comment says."""
     for path in sorted((folder / "scenarios").glob("*.toml")):
         text = path.read_text(encoding="utf-8")
         scenario = loads(text)
-        if scenario.engine.startswith(f"{ENGINE}=="):
+        if scenario.engine.startswith(engine):
             comment = [line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")]
             yield path.stem, (scenario, " ".join(comment))
 
@@ -113,7 +147,7 @@ def break_all(recorded: Mapping[str, bytes]) -> Made:
         if tuple(tally.times) != (edit.rule,):
             what = [f"{f.violation.rule}: {f.violation.message}" for f in tally.failures] or ["nothing"]
             raise Wrong(f"{edit.name}: must break {edit.rule}, breaks {'; '.join(what)}")
-        verdict = Verdict.VIOLATES.value
+        verdict = tally.verdict.value  # not "violates" under a profile that gives no verdict
         vector = Vector(file, edit.says, "", base, tally.engine, tally.version, tally.policy, verdict, (edit.rule,))
         made[file] = vector, raw
     return made
@@ -192,15 +226,16 @@ def write(made: Made, folder: Path = FOLDER) -> None:
 
 
 def again(folder: Path = FOLDER) -> Made:
-    """What is there and was recorded, as if it had been recorded just now. Raises OSError, ValueError."""
+    """What an engine recorded, from the files, and the reference's played anew. Raises Wrong, OSError, ValueError."""
     from preempt_oracle.vectors.catalogue import load
 
-    return {v.file: (v, content(folder / v.file)) for v in load(folder) if not v.base}
+    there = {v.file: (v, content(folder / v.file)) for v in load(folder) if not v.base and v.engine != REFERENCE}
+    return there | played(folder)
 
 
 @click.command()
 @click.option("--check", "only", is_flag=True, help="Compare and write nothing.")
-@click.option("--edits", is_flag=True, help="Only the broken copies, from the traces that are there.")
+@click.option("--edits", is_flag=True, help="Without an engine: its traces stay as they are.")
 def main(only: bool, edits: bool) -> None:
     """Record the shipped traces from live engines, and break copies of them. Exit code 1 if --check finds changes."""
     try:

@@ -37,6 +37,10 @@ THRASH = rule(
     Kind.POLICY,
     "Without progress no state comes back; tokens computed again per delivered token stay below the profile's number.",
     since="1.0",
+    lacks={
+        "vector": "a circle is a whole run in which each step keeps every other rule: it is recorded as such from an "
+        "engine that goes in one (fault-livelock), and is not a few words changed in a trace that gets on",
+    },
 )
 
 

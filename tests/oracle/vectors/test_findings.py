@@ -12,15 +12,16 @@ from preempt_oracle.adapters.stdio import Stdio
 from preempt_oracle.drive import drive
 from preempt_oracle.engines.environments import ENGINES, ready
 from preempt_oracle.vectors.catalogue import FOLDER
+from preempt_oracle.vectors.make import REFERENCE
 from preempt_properties.scenario import dumps, loads
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.rules import RULES
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "findings.md"
-SCENARIOS = {
-    path.stem: loads(path.read_text(encoding="utf-8")) for path in sorted((FOLDER / "scenarios").glob("*.toml"))
-}
+READ = {path.stem: loads(path.read_text(encoding="utf-8")) for path in sorted((FOLDER / "scenarios").glob("*.toml"))}
+#: Those of the reference scheduler show no fault.
+SCENARIOS = {name: s for name, s in READ.items() if s.engine != REFERENCE}
 FAULTS = {name: s for name, s in SCENARIOS.items() if s.rule}
 LIGHT = {name: s for name, s in SCENARIOS.items() if not s.engine.startswith("vllm==")}
 
@@ -34,6 +35,13 @@ def test_a_scenario_names_what_exists_and_reads_back(name):
     assert scenario.config.policy in PROFILES
     assert not scenario.rule or scenario.rule in RULES
     assert loads(dumps(scenario)) == scenario
+
+
+@pytest.mark.parametrize("name", sorted(READ.keys() - SCENARIOS.keys()))
+def test_a_scenario_of_the_reference_reads_back(name):
+    assert READ[name].config.policy in PROFILES
+    assert not READ[name].rule
+    assert loads(dumps(READ[name])) == READ[name]
 
 
 def test_every_fault_has_its_command_and_every_command_its_file():

@@ -56,7 +56,7 @@ def test_with_the_good_traces_of_the_same_engine_it_conforms_but_for_them(ledger
             tally = check(FOLDER / vector.file, tally=tally, known=ledger)
     assert tally is not None
     assert tally.verdict is Verdict.KNOWN
-    assert dict(tally.known) == {"live/progress": 1, "resume/publish": 2}
+    assert dict(tally.known) == {"live/no-thrash": 1, "resume/publish": 2}
     assert not ledger.stale
 
 
@@ -91,7 +91,7 @@ def test_the_main_job_takes_known_failures_as_expected(ledger):
     for outcome, same in ((Outcome("conforms"), True), (Outcome("inconclusive"), False)):
         again = job.run(Expected(dict.fromkeys(rows, outcome)), traces, [], lambda _: None, known=Ledger(ENTRIES))
         assert (again.verdict is Verdict.CONFORMS) is same
-    more = Outcome("violates", ("live/progress", "queue/front", "resume/publish"))
+    more = Outcome("violates", ("live/no-thrash", "queue/front", "resume/publish"))
     missed = job.run(Expected(dict.fromkeys(rows, more)), traces, [], lambda _: None, known=Ledger(ENTRIES))
     assert missed.verdict is Verdict.VIOLATES
     # An entry that is stale is told before anything else is.
