@@ -6,6 +6,7 @@ import ast
 import os
 import signal
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_what_is_called_is_recorded_and_the_functions_are_left_as_they_were():
 
 
 def answer_of(work, seconds=5.0):
-    answers = []
+    answers: list[Any] = []
     run([(work, seconds, answers.append)])
     return answers
 
@@ -93,14 +94,19 @@ def spin() -> str:
         pass
 
 
-@pytest.mark.parametrize("work", [spin, lambda: os.kill(os.getpid(), signal.SIGKILL) or ""])
+def die() -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+
+@pytest.mark.parametrize("work", [spin, die])
 def test_a_child_that_hangs_or_is_killed_has_no_answer(work):
     assert answer_of(work, 0.2) == [None]
 
 
 def test_a_child_that_raises_is_no_dead_mutant():
     with pytest.raises(WorkFailed, match="KeyError: 'x'"):
-        answer_of(lambda: {}["x"])
+        answer_of(lambda: dict[str, str]()["x"])
     with pytest.raises(WorkFailed, match="exit 3"):
         answer_of(lambda: os._exit(3))
 
