@@ -216,11 +216,12 @@ def test_a_malformed_theorem_is_refused(changed, message):
 
 def test_a_registry_keeps_order_and_finds_by_id_and_family():
     parts: dict[str, Any] = {"sentence": "So.", "parameters": {"x": LENGTH}, "claim": lambda x: x > 0}
-    made = [Theorem(id=id, **parts) for id in ("b/x", "a/x", "b/y")]
+    made = [Theorem(id=id, **parts) for id in ("b/t1-x", "a/t2", "b/t2-y")]
     registry = Registry(made)
-    assert list(registry) == ["b/x", "a/x", "b/y"]
-    assert [t.id for t in registry.select("b")] == ["b/x", "b/y"]
-    assert registry.select("a/x") == (made[1],)
+    assert list(registry) == ["b/t1-x", "a/t2", "b/t2-y"]
+    assert [t.id for t in registry.select("b")] == ["b/t1-x", "b/t2-y"]
+    assert [t.id for t in registry.select("T2")] == ["a/t2", "b/t2-y"]
+    assert registry.select("a/t2") == (made[1],)
     assert registry.select("a/") == ()
     with pytest.raises(ValueError, match="two theorems"):
         Registry([*made, made[0]])

@@ -13,10 +13,10 @@ from preempt_spec.cost.checked import check_length
 from preempt_spec.cost.copies import Affine, Tabulated
 from preempt_spec.cost.decide import Setting, break_even_link, overhead_cost, recompute_cost, swap_cost
 from preempt_spec.cost.fit import fit_prefill
-from preempt_spec.cost.lengths import rates
+from preempt_spec.cost.lengths import rates, recompute_lengths
 from preempt_spec.cost.recompute import Device, Run, compute_time, weight_time
 from preempt_spec.cost.shape import Layers, Shape
-from preempt_spec.cost.swap import Copies, Transfer, extrapolated_sizes
+from preempt_spec.cost.swap import Copies, Hit, Transfer, extrapolated_sizes
 
 ONE = Q(1)
 
@@ -93,3 +93,12 @@ def test_a_size_that_either_direction_was_not_measured_at_is_named(way):
     transfer = evolve(s.transfer, **change)
     assert extrapolated_sizes(s.shape, transfer, Q(4)) == (Q(8),)
     assert extrapolated_sizes(s.shape, transfer, Q(3)) == ()
+
+
+def test_a_hit_of_everything_with_a_window_that_saves_its_bytes_divides_by_nothing():
+    s = setting(Affine(Q(0), Q(1, 2)))
+    [plain] = s.shape.layers
+    shape, transfer = evolve(s.shape, layers=(evolve(plain, window=Q(5)),)), evolve(s.transfer, hit=Hit.SAVES_BYTES)
+    cached = evolve(s, shape=shape, transfer=transfer, hit=ONE)
+    tried = [n for n in range(1, 21) if recompute_cost(cached, Q(n)) < swap_cost(cached, Q(n))]
+    assert [n for span in recompute_lengths(cached, 20) for n in range(span.first, span.last + 1)] == tried
