@@ -88,3 +88,46 @@ def test_between_two_cuts_the_rest_of_a_division_takes_ever_less(setting, length
     for first, end in pairwise(bounds):
         rest = [hybrid.swap_rest(s, n, k * step) for k in range(first, end)]
         assert all(a >= b for a, b in pairwise(rest))
+
+
+@st.composite
+def bent(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    """Values from 1 on, and the pieces in which their slope only rises or only falls."""
+    values, bounds = list[int](), [1]
+    for _ in range(draw(st.integers(1, 3))):
+        slopes = sorted(draw(st.lists(st.integers(-3, 3), max_size=7)), reverse=draw(st.booleans()))
+        values.append(draw(st.integers(-6, 6)))
+        for slope in slopes:
+            values.append(values[-1] + slope)
+        bounds.append(len(values) + 1)
+    return values, bounds
+
+
+@settings(max_examples=400)
+@given(drawn=bent())
+def test_where_a_bent_line_is_positive_is_found_in_spans_apart(drawn):
+    values, bounds = drawn
+    at = dict(enumerate(values, start=1))  # what lies outside is not to be asked
+    positive = [k for k in at if at[k] > 0]
+    firsts = [k for k in positive if k - 1 not in positive]
+    lasts = [k for k in positive if k + 1 not in positive]
+    spans = [lengths.Span(a, b) for a, b in zip(firsts, lasts, strict=True)]
+    assert lengths._positive(at.__getitem__, bounds) == spans
+
+
+SPANS = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4)), max_size=5)
+
+
+@settings(max_examples=300)
+@given(a=SPANS, b=SPANS)
+def test_spans_together_and_in_common_are_those_of_their_members(a, b):
+    def spans(members: set[int]) -> list[lengths.Span]:
+        firsts, lasts = (sorted(k for k in members if k + step not in members) for step in (-1, 1))
+        return [lengths.Span(x, y) for x, y in zip(firsts, lasts, strict=True)]
+
+    def members(drawn: list[tuple[int, int]]) -> set[int]:
+        return {k for first, more in drawn for k in range(first, first + more + 1)}
+
+    one, other = ([lengths.Span(first, first + more) for first, more in drawn] for drawn in (a, b))
+    assert lengths._joined([*one, *other]) == spans(members(a) | members(b))
+    assert lengths._common(one, other) == spans(members(a) & members(b))
