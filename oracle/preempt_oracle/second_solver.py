@@ -75,7 +75,9 @@ def _attempt(file: Path, seconds: float, options: tuple[str, ...]) -> str:
     if done.returncode == -signal.SIGPROF:
         return "unknown"
     said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-    return said[-1] if said else f"no answer, exit {done.returncode}"
+    if not said:
+        return f"no answer, exit {done.returncode}"
+    return "unknown" if said[-1].startswith("unknown") else said[-1]  # cvc5 adds why
 
 
 def answer(file: str, options: list[str]) -> str:

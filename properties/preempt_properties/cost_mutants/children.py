@@ -25,7 +25,12 @@ class WorkFailed(Exception):
 
 #: A piece of work: what is done in the child, and what is done here with its answer; None: it ran out of time.
 #: What that returns is more work, put first.
-Work = tuple[Callable[[], str], float, Callable[[str | None], "Work | None"]]
+Work = tuple[Callable[[], str], Callable[[str | None], "Work | None"]]
+
+
+def time_left(seconds: float) -> None:
+    """In a child: end it after so much processor time, unless this is called again before."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 @attrs.define(eq=False)
@@ -38,7 +43,7 @@ class _Child:
 
 
 def run(works: Iterable[Work], workers: int = 2) -> None:
-    """Do all the work, `workers` at a time. Each piece has its seconds of processor time. Raises WorkFailed."""
+    """Do all the work, `workers` at a time. Raises WorkFailed."""
     waiting, children = deque(works), dict[int, _Child]()
     try:
         while waiting or children:
@@ -65,28 +70,27 @@ def run(works: Iterable[Work], workers: int = 2) -> None:
                 _end(child)
 
 
-def _start(work: Callable[[], str], seconds: float, then: Callable[[str | None], Work | None]) -> _Child:
+def _start(work: Callable[[], str], then: Callable[[str | None], Work | None]) -> _Child:
     reading, writing = os.pipe()
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _be_child(work, seconds, writing)
+        _be_child(work, writing)
     os.close(writing)
     return _Child(pid, reading, then)
 
 
-def _be_child(work: Callable[[], str], seconds: float, writing: int) -> NoReturn:
+def _be_child(work: Callable[[], str], writing: int) -> NoReturn:
     code, answer = 0, ""
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
-        signal.setitimer(signal.ITIMER_PROF, seconds)
         answer = work()
     except BaseException:
         code, answer = 1, traceback.format_exc()
-    signal.setitimer(signal.ITIMER_PROF, 0)
+    time_left(0)
     data = answer.encode()
     while data:
         data = data[os.write(writing, data) :]

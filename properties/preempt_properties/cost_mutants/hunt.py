@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from preempt_properties.cost_mutants.apply import Function, put, recorded
-from preempt_properties.cost_mutants.children import Work, run
+from preempt_properties.cost_mutants.children import Work, run, time_left
 from preempt_properties.cost_mutants.operators import Mutant
 from preempt_properties.cost_mutants.points import Point, points, stands_at
 from preempt_properties.theorems import THEOREMS
@@ -26,10 +26,10 @@ from preempt_properties.z3.verdict import Outcome
 if TYPE_CHECKING:
     import pytest
 
-#: Processor seconds for one mutant.
-POINTS_FOR, PROVER_FOR = 10.0, 20.0
-#: Times what its tests take on the code as it is, and so many more seconds.
-TESTS_FACTOR, TESTS_MORE = 4.0, 10.0
+#: Processor seconds for one theorem.
+THEOREM_FOR = 3.0
+#: For one test: so many times what it takes on the code as it is, and some more seconds.
+TEST_FACTOR, TEST_MORE = 4.0, 2.0
 
 
 class NotReady(Exception):
@@ -59,14 +59,10 @@ class Hunt:
         run(self._work(mutant, tell) for mutant in mutants)
 
     def _work(self, mutant: Mutant, tell: Callable[[Mutant, Killer], None]) -> Work:
-        stages: list[tuple[str, Callable[[Mutant], str], float]] = [
-            ("theorem", self._by_points, POINTS_FOR),
-            ("test", self._by_tests, TESTS_MORE + TESTS_FACTOR * sum(s for s, _ in self._tests(mutant))),
-            ("theorem", self._by_prover, PROVER_FOR),
-        ]
+        stages = (("theorem", self._by_points), ("test", self._by_tests), ("theorem", self._by_prover))
 
         def stage(number: int) -> Work:
-            kind, look, seconds = stages[number]
+            kind, look = stages[number]
 
             def then(answer: str | None) -> Work | None:
                 if answer is None and kind == "test":
@@ -76,7 +72,7 @@ class Hunt:
                     return None
                 return stage(number + 1)
 
-            return (lambda: look(mutant)), seconds, then
+            return (lambda: look(mutant)), then
 
         return stage(0)
 
@@ -94,17 +90,26 @@ class Hunt:
     def _by_points(self, mutant: Mutant) -> str:
         put(mutant)
         for theorem, at in self._near(mutant):
+            time_left(THEOREM_FOR)
             if not _passes(theorem, at) and (end := _end(theorem)):
                 return end
         return ""
 
     def _by_tests(self, mutant: Mutant) -> str:
         put(mutant)
-        return next((item.nodeid for _, item in self._tests(mutant) if failed(item)), "")
+        for seconds, item in self._tests(mutant):
+            time_left(TEST_MORE + TEST_FACTOR * seconds)
+            if failed(item):
+                return item.nodeid
+        return ""
 
     def _by_prover(self, mutant: Mutant) -> str:
         put(mutant)
-        return next((end for theorem, _ in self._near(mutant) if (end := _end(theorem))), "")
+        for theorem, _ in self._near(mutant):
+            time_left(THEOREM_FOR)
+            if end := _end(theorem):
+                return end
+        return ""
 
 
 def _passes(theorem: Theorem, at: Sequence[Point]) -> bool:

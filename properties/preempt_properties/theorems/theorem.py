@@ -167,6 +167,11 @@ class Theorem:
         """The part before the slash."""
         return self.id.partition("/")[0]
 
+    @property
+    def number(self) -> str:
+        """The first word after the slash."""
+        return self.id.partition("/")[2].partition("-")[0]
+
     def unmet(self, point: Point, but: str = "") -> str | None:
         """The first condition that a point does not meet, of a domain or of the hypotheses (`but` one). None: none."""
         for name, parameter in self.parameters.items():
@@ -223,5 +228,6 @@ class Registry(Mapping[str, Theorem]):
         return len(self._theorems)
 
     def select(self, wanted: str) -> tuple[Theorem, ...]:
-        """The theorem of an id, or those of a family; empty if there is none."""
-        return tuple(t for t in self._theorems.values() if wanted in (t.id, t.family))
+        """The theorem of an id, those of a family, or those of a number (`t04`, of `break-even/t04-is-one`)."""
+        low = wanted.lower()
+        return tuple(t for t in self._theorems.values() if low in (t.id, t.family, t.number))

@@ -73,6 +73,7 @@ class _Run:
     model: Any
     #: Valid under the assumptions: each way that was found to be impossible.
     facts: list[Any]
+    literal: bool
     at: int = 0
     conditions: list[Any] = attrs.Factory(list)
     written: list[Any] = attrs.Factory(list)
@@ -85,7 +86,8 @@ class _Run:
         id = condition.get_id()
         if id not in self.known:
             self.kept.append(condition)
-            simple = z3.simplify(condition)
+            # An identity is seen at once, unless everything is to be written down as it is.
+            simple = condition if self.literal and not _numerals(condition) else z3.simplify(condition)
             plain = z3.is_true(simple) or z3.is_false(simple)
             self.known[id] = z3.is_true(simple) if plain else self._fork(condition, written)
         return self.known[id]
@@ -135,6 +137,10 @@ class _Run:
         return self.ceilings[key]
 
 
+def _numerals(condition: Any) -> bool:
+    return all(z3.is_int_value(side) or z3.is_rational_value(side) for side in condition.children())
+
+
 def _extended(model: Any, constant: Any, num: Any, den: Any) -> Any:
     """The model with the value of a ceiling; None if the solver cannot say it in digits."""
     above, below = model.eval(num, model_completion=True), model.eval(den, model_completion=True)
@@ -153,11 +159,13 @@ def explore(
     model: Any = None,
     facts: list[Any] | None = None,
     limit: int = 256,
+    literal: bool = False,
 ) -> Iterator[Path]:
     """Every path of a function of no arguments that is possible under the assumptions.
 
     Without `ask`, every path whatever. `model` is one of the assumptions, if known. `facts` collects what was found
-    impossible. More than `limit` paths raise TooManyPaths. ValueError and ArithmeticError of the function end a path.
+    impossible. `literal`: even a comparison whose outcome is plain in algebra goes both ways. More than `limit` paths
+    raise TooManyPaths. ValueError and ArithmeticError of the function end a path.
     """
     script: list[_Decision] = []
     count = 0
@@ -165,7 +173,7 @@ def explore(
         count += 1
         if count > limit:
             raise TooManyPaths(f"more than {limit} paths")
-        run = _Run(assumptions, ask, script, model, [] if facts is None else facts)
+        run = _Run(assumptions, ask, script, model, [] if facts is None else facts, literal)
         token = RUN.set(run)
         value: Any
         try:

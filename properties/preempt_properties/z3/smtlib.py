@@ -48,7 +48,7 @@ def export(theorem: Theorem, point: Mapping[str, Fraction]) -> str:
 
 
 def _paths(made: Statement, proposition: Proposition) -> list[Path]:
-    return list(made.paths(proposition, (), limit=PATHS))
+    return list(made.paths(proposition, (), limit=PATHS, literal=True))
 
 
 def _ways(made: Statement, proposition: Proposition, wanted: bool) -> list[Path]:
@@ -93,7 +93,9 @@ class _Quotients:
             z3.And(*(d for name in used if name not in shared for d in self.made[name]), *way)
             for way, used in zip(ways, uses, strict=True)
         ]
-        return found + (list(own[0].children()) if len(own) == 1 else [z3.Or(*own)])
+        if len(own) == 1:
+            return found + list(own[0].children())
+        return [*found, z3.Or(*own) if own else z3.BoolVal(False)]
 
     def without_division(self, term: Any) -> tuple[Any, tuple[str, ...]]:
         """The same term over quotients, and the names of those."""

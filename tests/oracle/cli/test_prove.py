@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 
 import pytest
@@ -18,7 +19,7 @@ from preempt_properties.z3.verdict import Outcome, Verdict
 PROVED = next(t.id for t in THEOREMS.values() if t.kind is Kind.PROVED and t.family == "swap")
 FALSE = next(t.id for t in THEOREMS.values() if t.kind is Kind.FALSE and t.shows)
 
-WRONG = '''
+WRONG = """
 from preempt_properties.theorems.theorem import Registry, Theorem, positive
 def late(x):
     while True:
@@ -27,7 +28,7 @@ claims = {"wrong/refuted": lambda x: x > 1, "wrong/late": late, "wrong/fine": la
 THEOREMS = Registry(
     Theorem(id=id, sentence="So.", parameters={"x": positive("s")}, claim=claim) for id, claim in claims.items()
 )
-'''
+"""
 
 
 def test_theorems_are_proved_and_shown(run, here):
@@ -80,7 +81,7 @@ def wrong(here, monkeypatch) -> None:
     (here / "wrong_theorems.py").write_text(WRONG)
     monkeypatch.setenv("PYTHONPATH", str(here))
     monkeypatch.syspath_prepend(here)
-    from wrong_theorems import THEOREMS as others
+    others = importlib.import_module("wrong_theorems").THEOREMS
 
     examine_all = pool.examine_all
     monkeypatch.setattr(

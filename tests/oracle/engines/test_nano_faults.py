@@ -8,7 +8,7 @@ import pytest
 
 from preempt_oracle.adapters.protocol import Refused, Session, Started
 from preempt_oracle.adapters.stdio import Stdio
-from preempt_oracle.drive import drive
+from preempt_oracle.drive import Run, drive
 from preempt_oracle.engines import environments
 from preempt_oracle.inject import Outcome, injected
 from preempt_oracle.verdict import Tally
@@ -43,10 +43,12 @@ def driven(session, seeds):
     header = session.start(CONFIG)
     assert isinstance(header, Started)
     session.stop()
-    tally, runs = Tally(ENGINE, "", POLICY), []
+    tally, runs = Tally(ENGINE, "", POLICY), list[Run]()
     for seed in seeds:
-        runs.append(drive(session, workload(Random(seed), POLICY, capabilities=header.capabilities), seed))
-        tally.add(runs[-1].monitor, runs[-1].header.observes)
+        run = drive(session, workload(Random(seed), POLICY, capabilities=header.capabilities), seed)
+        assert isinstance(run, Run)
+        runs.append(run)
+        tally.add(run.monitor, run.header.observes)
     return tally, runs
 
 
@@ -100,7 +102,7 @@ def test_an_unknown_fault_or_option_is_refused():
     for options in ({"fault": "no-such-fault"}, {"repairs": True}):
         answer = started(**options)
         assert isinstance(answer, Refused)
-        assert next(iter(options.values() if "fault" in options else options)) in answer.reason
+        assert str(next(iter(options.values() if "fault" in options else options))) in answer.reason
 
 
 def test_a_fault_is_gone_with_the_run_it_was_asked_for():
@@ -110,9 +112,12 @@ def test_a_fault_is_gone_with_the_run_it_was_asked_for():
             session.options = {"fault": "crashes-freeing-twice"}
             transport, session.transport = session.transport, Plain(session.transport)
             run = drive(session, workload(Random(0), POLICY, capabilities=frozenset({"caching", "unchunked"})))
+            assert isinstance(run, Run)
             assert [v.rule for v in run.violations] == ["live/survives"]
             session.options, session.transport = {"repair": True}, transport
-            assert not drive(session, workload(Random(0), POLICY, capabilities=frozenset({"caching"}))).violations
+            run = drive(session, workload(Random(0), POLICY, capabilities=frozenset({"caching"})))
+            assert isinstance(run, Run)
+            assert not run.violations
     finally:
         session.close()
 

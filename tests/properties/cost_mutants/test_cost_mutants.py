@@ -6,12 +6,13 @@ import ast
 import os
 import signal
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 import preempt_spec.cost.swap as shipped_swap
 from preempt_properties.cost_mutants.apply import put, recorded, shipped
-from preempt_properties.cost_mutants.children import WorkFailed, run
+from preempt_properties.cost_mutants.children import WorkFailed, run, time_left
 from preempt_properties.cost_mutants.equivalent import EQUIVALENT
 from preempt_properties.cost_mutants.hunt import Hunt, Killer
 from preempt_properties.cost_mutants.named import named
@@ -71,9 +72,9 @@ def test_what_is_called_is_recorded_and_the_functions_are_left_as_they_were():
     assert shipped_swap.whole_block_tokens.__code__ is before
 
 
-def answer_of(work, seconds=5.0):
-    answers = []
-    run([(work, seconds, answers.append)])
+def answer_of(work):
+    answers: list[Any] = []
+    run([(work, answers.append)])
     return answers
 
 
@@ -89,18 +90,24 @@ def test_a_change_lives_in_the_child_only():
 
 
 def spin() -> str:
+    time_left(0.2)
     while True:
         pass
 
 
-@pytest.mark.parametrize("work", [spin, lambda: os.kill(os.getpid(), signal.SIGKILL) or ""])
+def die() -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+
+@pytest.mark.parametrize("work", [spin, die])
 def test_a_child_that_hangs_or_is_killed_has_no_answer(work):
-    assert answer_of(work, 0.2) == [None]
+    assert answer_of(work) == [None]
 
 
 def test_a_child_that_raises_is_no_dead_mutant():
     with pytest.raises(WorkFailed, match="KeyError: 'x'"):
-        answer_of(lambda: {}["x"])
+        answer_of(lambda: dict[str, str]()["x"])
     with pytest.raises(WorkFailed, match="exit 3"):
         answer_of(lambda: os._exit(3))
 

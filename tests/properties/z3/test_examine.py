@@ -28,6 +28,7 @@ from preempt_properties.z3 import examine as module
 from preempt_properties.z3.examine import examine
 from preempt_properties.z3.explore import Answer
 from preempt_properties.z3.nice import rounded, significant
+from preempt_properties.z3.solver import in_earnest
 from preempt_properties.z3.verdict import Outcome, Verdict
 
 X = positive("s")
@@ -72,7 +73,7 @@ def test_a_claim_that_a_function_refuses_somewhere_is_refuted():
 
 
 def test_what_the_solver_does_not_know_fails(monkeypatch):
-    ask = module.in_earnest
+    ask = in_earnest
     monkeypatch.setattr(module, "in_passing", lambda conditions: Answer(impossible=False))
     assert outcome(theorem(lambda x, y: x < x + y))[1]  # in earnest it is known
     asked = []
@@ -92,9 +93,7 @@ def test_too_many_paths_are_unknown():
 
 
 def test_contradicting_hypotheses_are_vacuous():
-    made = theorem(
-        lambda x, y: x > 2 * y, hypotheses={"longer": lambda x, y: x > y, "shorter": lambda x, y: x < y}
-    )
+    made = theorem(lambda x, y: x > 2 * y, hypotheses={"longer": lambda x, y: x > y, "shorter": lambda x, y: x < y})
     assert outcome(made)[:2] == (Outcome.VACUOUS, False)
 
 
@@ -161,9 +160,11 @@ def test_integers_and_lemmas():
         lemmas={"halves": lambda n, m: 2 * blocks(n, 2 * m) <= blocks(n, m) + 1},
     )
     assert outcome(made) == (Outcome.PROVED, True, "")
-    wrong = theorem(lambda n, m: blocks(n, m) * m >= n, parameters={"n": TOKENS, "m": BLOCK}, lemmas={
-        "exact": lambda n, m: equal(blocks(n, m) * m, n)
-    })
+    wrong = theorem(
+        lambda n, m: blocks(n, m) * m >= n,
+        parameters={"n": TOKENS, "m": BLOCK},
+        lemmas={"exact": lambda n, m: equal(blocks(n, m) * m, n)},
+    )
     assert outcome(wrong) == (Outcome.REFUTED, False, "the lemma fails: exact")
 
 
@@ -176,7 +177,8 @@ def test_a_domain_is_part_of_the_statement():
 
 def test_counterexamples_read_like_hardware():
     made = theorem(
-        lambda length, bandwidth: length / bandwidth < 10, kind=Kind.FALSE,
+        lambda length, bandwidth: length / bandwidth < 10,
+        kind=Kind.FALSE,
         parameters={"length": positive("B", 1, 1e12), "bandwidth": BANDWIDTH},
     )
     point = examine(made).point
@@ -213,12 +215,13 @@ def test_a_malformed_theorem_is_refused(changed, message):
 
 
 def test_a_registry_keeps_order_and_finds_by_id_and_family():
-    parts = {"sentence": "So.", "parameters": {"x": LENGTH}, "claim": lambda x: x > 0}
-    made = [Theorem(id=id, **parts) for id in ("b/x", "a/x", "b/y")]
+    parts: dict[str, Any] = {"sentence": "So.", "parameters": {"x": LENGTH}, "claim": lambda x: x > 0}
+    made = [Theorem(id=id, **parts) for id in ("b/t1-x", "a/t2", "b/t2-y")]
     registry = Registry(made)
-    assert list(registry) == ["b/x", "a/x", "b/y"]
-    assert [t.id for t in registry.select("b")] == ["b/x", "b/y"]
-    assert registry.select("a/x") == (made[1],)
+    assert list(registry) == ["b/t1-x", "a/t2", "b/t2-y"]
+    assert [t.id for t in registry.select("b")] == ["b/t1-x", "b/t2-y"]
+    assert [t.id for t in registry.select("T2")] == ["a/t2", "b/t2-y"]
+    assert registry.select("a/t2") == (made[1],)
     assert registry.select("a/") == ()
     with pytest.raises(ValueError, match="two theorems"):
         Registry([*made, made[0]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import z3
 
@@ -41,7 +43,7 @@ def test_a_solver_that_never_knows_excludes_nothing():
 
 
 def test_what_was_excluded_is_learnt():
-    facts: list = []
+    facts: list[Any] = []
     list(explore(three_ways, assumptions=[X.term < Y.term], ask=in_passing, facts=facts))
     assert facts
     assert in_earnest([X.term < Y.term, z3.Not(z3.And(facts))]).impossible
@@ -60,7 +62,7 @@ def test_a_refusal_ends_its_path_only():
 
 def test_a_fault_of_the_function_is_not_hidden():
     with pytest.raises(KeyError):
-        list(explore(lambda: {}["x"]))
+        list(explore(lambda: dict[str, int]()["x"]))
 
 
 def test_paths_without_measure_are_refused():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from preempt_properties.z3.pool import ProverBroken, examine_all
 from preempt_properties.z3.verdict import Outcome
 
-SOURCE = '''
+SOURCE = """
 import os, time
 from preempt_properties.theorems.theorem import Registry, Theorem, positive
 
@@ -39,7 +40,7 @@ THEOREMS = Registry([
     theorem("good/two", lambda x: x * x > 0),
     theorem("bad/solves", solves, "x", "y", "z"),
 ])
-'''
+"""
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_what_hangs_is_killed_and_the_others_are_answered(source):
     ids = ["bad/spins", "good/one", "bad/sleeps", "bad/dies", "good/two", "bad/solves"]
-    told = []
+    told: list[Any] = []
     found = examine_all(ids, source=source, budget=0.3, silence=3.0, tell=told.append)
     assert [v.id for v in found] == ids
     assert sorted(told, key=lambda v: ids.index(v.id)) == found

@@ -43,6 +43,8 @@ WHOLE = {"n": TOKENS, "m": BLOCK}
         (theorem(lambda n, m: math.ceil(n / m) < n / m + 1, parameters=WHOLE), "unsat"),
         (theorem(lambda n, m: math.ceil(n / m) <= n / m, parameters=WHOLE), "sat"),
         (theorem(HALVES["halves"], parameters=WHOLE, lemmas=HALVES), "unsat"),
+        (theorem(lambda x, y: equal(x * y / y, x)), "unsat"),  # plain to our own solver, and yet written down
+        (theorem(lambda x, y: x > 0 or y > 0), "unsat"),  # on no path does it fail
         (theorem(lambda x, y: x > 0, lemmas={"wrong": lambda x, y: x < y}), "sat"),
     ],
 )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from fractions import Fraction as Q
+from typing import Any
 
 import pytest
 from attrs import evolve
 
 from preempt_spec.cost.certify import certify
 from preempt_spec.cost.checked import check_length
-from preempt_spec.cost.copies import Affine
+from preempt_spec.cost.copies import Affine, Tabulated
 from preempt_spec.cost.decide import Setting, break_even_link, overhead_cost, recompute_cost, swap_cost
 from preempt_spec.cost.fit import fit_prefill
+from preempt_spec.cost.lengths import rates, recompute_lengths
 from preempt_spec.cost.recompute import Device, Run, compute_time, weight_time
 from preempt_spec.cost.shape import Layers, Shape
-from preempt_spec.cost.swap import Copies, Transfer
+from preempt_spec.cost.swap import Copies, Hit, Transfer, extrapolated_sizes
 
 ONE = Q(1)
 
@@ -64,3 +66,39 @@ def test_the_worst_residual_may_be_a_time_that_the_model_falls_short_of():
     exact = [2 * n + n * n / 2 for n in lengths]
     fit = fit_prefill(shape, ONE, lengths, [*exact[:3], exact[3] * 3 / 2])
     assert fit.worst == -min(fit.residuals) > max(fit.residuals)
+
+
+def test_one_windowed_kind_among_others_bends_the_cost():
+    s = setting(Affine(Q(0), ONE))
+    [plain] = s.shape.layers
+    mixed = evolve(s, shape=evolve(s.shape, layers=(plain, evolve(plain, window=Q(8)))))
+    assert rates(s).swap == 4
+    with pytest.raises(ValueError, match="window"):
+        rates(mixed)
+
+
+@pytest.mark.parametrize("way", ["out", "back"])
+def test_a_fixed_cost_of_either_direction_is_no_cost_per_token(way):
+    s = setting(Affine(Q(0), ONE))
+    change: dict[str, Any] = {way: Affine(ONE, ONE)}
+    costly = evolve(s, transfer=evolve(s.transfer, **change))
+    with pytest.raises(ValueError, match="copies"):
+        rates(costly)
+
+
+@pytest.mark.parametrize("way", ["out", "back"])
+def test_a_size_that_either_direction_was_not_measured_at_is_named(way):
+    s, measured = setting(Affine(Q(0), ONE)), Tabulated((Q(2), Q(6)), (ONE, Q(2)))
+    change: dict[str, Any] = {way: measured}
+    transfer = evolve(s.transfer, **change)
+    assert extrapolated_sizes(s.shape, transfer, Q(4)) == (Q(8),)
+    assert extrapolated_sizes(s.shape, transfer, Q(3)) == ()
+
+
+def test_a_hit_of_everything_with_a_window_that_saves_its_bytes_divides_by_nothing():
+    s = setting(Affine(Q(0), Q(1, 2)))
+    [plain] = s.shape.layers
+    shape, transfer = evolve(s.shape, layers=(evolve(plain, window=Q(5)),)), evolve(s.transfer, hit=Hit.SAVES_BYTES)
+    cached = evolve(s, shape=shape, transfer=transfer, hit=ONE)
+    tried = [n for n in range(1, 21) if recompute_cost(cached, Q(n)) < swap_cost(cached, Q(n))]
+    assert [n for span in recompute_lengths(cached, 20) for n in range(span.first, span.last + 1)] == tried
