@@ -21,7 +21,8 @@ from preempt_oracle.trace.reader import read
 from preempt_oracle.trace.streams import display_name
 from preempt_oracle.verdict import Failure, Tally, UnknownPolicy, out_of_contract, policy_for
 from preempt_spec import SPEC_VERSION
-from preempt_spec.system import Malformed, observable
+from preempt_spec.micro import Malformed
+from preempt_spec.system import observable
 
 TAIL = 12  # events kept for a failure's context
 

@@ -22,14 +22,16 @@ from attrs import evolve, frozen
 from preempt_properties.catch import Judge, first_violation
 from preempt_properties.known_bad import ZOO, KnownBad
 from preempt_properties.play import header, play
-from preempt_properties.workload import CAPABILITIES, workload
+from preempt_properties.workload import EVERYTHING, workload
 from preempt_spec import events as ev
+from preempt_spec.micro import Malformed
+from preempt_spec.offload import reference
 from preempt_spec.policies.policy import Oversize, Policy
 from preempt_spec.policies.profiles import PROFILES
-from preempt_spec.reference import OBSERVES, Reference
+from preempt_spec.reference import OBSERVES
 from preempt_spec.rules import Violation
 from preempt_spec.state import initial
-from preempt_spec.system import Malformed, clauses, run
+from preempt_spec.system import clauses, run
 
 FILE = Path(__file__).with_name("evidence.toml")
 PLAYED = 100  # workloads per profile, of the reference
@@ -70,13 +72,13 @@ def exercised(policy: str, workloads: int = PLAYED) -> Counter[str]:
     count: Counter[str] = Counter()
     active = clauses(OBSERVES)
     for seed in range(workloads):
-        contract, can = PROFILES[policy].contract, CAPABILITIES
+        contract, can = PROFILES[policy].contract, EVERYTHING
         if seed % 2:
             contract, can = evolve(contract, oversize=Oversize.SCHEDULER), can | {"reject"}
         scenario = workload(Random(seed), policy, capabilities=can)
         head = header(scenario.config)
         state = initial(head, contract)
-        for event in play(scenario, Reference(head, contract)):
+        for event in play(scenario, reference(head, contract)):
             outcome = run(state, event, active)
             if outcome.violations:
                 raise AssertionError(f"{policy}, workload of seed {seed}: {outcome.violations}")

@@ -70,7 +70,7 @@ def show_matrix(out: Console, matrix: Matrix) -> None:
 
 
 def _table(matrix: Matrix) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=0)
     table.add_column("engine", no_wrap=True)
     for family in families():
         table.add_column(family, no_wrap=True)

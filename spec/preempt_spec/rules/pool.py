@@ -14,8 +14,8 @@ from preempt_spec.view import HOLE, Place, View, with_holes
 CONSERVE = rule(
     "pool/conserve",
     Kind.MUST,
-    "Per tier and group, total less reserved blocks = owned, pinned, fenced and free blocks, and those that a copy fills "
-    "for nobody; an evictable block is free.",
+    "Per tier and group, total less reserved blocks = owned, pinned, fenced and free blocks, and those that a copy "
+    "fills for nobody; an evictable block is free.",
 )
 
 

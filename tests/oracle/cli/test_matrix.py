@@ -16,9 +16,10 @@ from preempt_oracle.matrix import Expected, Key, LiveEngine, Matrix, Outcome
 from preempt_oracle.report import matrix as report
 from preempt_oracle.report.words import console
 from preempt_oracle.verdict import Verdict
+from preempt_spec import SPEC_VERSION
 
-TRACES = Key("traces", "reference", "0.1", "vllm-fcfs")
-LIVE = Key("live", "reference", "0.1", "vllm-fcfs")
+TRACES = Key("traces", "reference", SPEC_VERSION, "vllm-fcfs")
+LIVE = Key("live", "reference", SPEC_VERSION, "vllm-fcfs")
 CONFORMS = Outcome("conforms")
 
 
@@ -131,7 +132,7 @@ def test_json_and_markdown(vectors):
     data = json.loads(report.document(matrix))
     assert (data["format"], data["as_expected"], data["exit_code"]) == ("preempt-oracle-matrix", True, 0)
     assert data["rows"][0]["families"]["queue"] == "ok"
-    assert "| reference 0.1 | vllm-fcfs | traces, 2 traces | ok |" in report.markdown(matrix)
+    assert f"| reference {SPEC_VERSION} | vllm-fcfs | traces, 2 traces | ok |" in report.markdown(matrix)
 
 
 def test_the_command_without_engines_names_what_installs_them(run, here):

@@ -38,11 +38,12 @@ from preempt_properties.workload import CAPABILITIES, workload
 from preempt_spec import HISTORY, SPEC_VERSION, Release
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
+from preempt_spec.micro import Malformed
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.rules import RULES, Kind
 from preempt_spec.rules.rule import advisory, on, rule
 from preempt_spec.state import initial
-from preempt_spec.system import Malformed, clauses, run
+from preempt_spec.system import clauses, run
 from preempt_spec.view import View
 
 NEXT = "98.1"  # a minor version to come

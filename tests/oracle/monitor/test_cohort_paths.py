@@ -28,11 +28,12 @@ from preempt_properties.corruption import corrupt
 from preempt_properties.play import header, play
 from preempt_properties.scenario import Abort, Add, Config, Scenario, Step
 from preempt_spec import events as ev
+from preempt_spec.micro import Malformed
 from preempt_spec.policies.policy import Memory, Phase
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 from preempt_spec.state import State, initial
-from preempt_spec.system import Malformed, clauses, run
+from preempt_spec.system import clauses, run
 
 SEEDS = range(3)
 LIES = 150  # changed streams per valid one

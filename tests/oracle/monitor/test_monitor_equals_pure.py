@@ -25,10 +25,11 @@ from preempt_properties.strategies import Stream, stream, streams
 from preempt_properties.workload import workload
 from preempt_spec import events as ev
 from preempt_spec.memory import Ahead, Slot
+from preempt_spec.micro import Malformed
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 from preempt_spec.state import State, initial
-from preempt_spec.system import Malformed, clauses, run
+from preempt_spec.system import clauses, run
 from preempt_spec.view import View
 
 
