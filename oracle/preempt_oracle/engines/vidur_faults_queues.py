@@ -300,16 +300,17 @@ QUEUES: tuple[Fault, ...] = (
     Fault(
         "loses-token",
         "Does not count a sampled token, and samples it again in the next step.",
-        ("victim/keep-tokens",),
+        ("frame/once", "victim/keep-tokens"),
         _loses_token,
-        why="what is emitted is not observed, so that it is no matter of output/stream; a victim shows what it knows",
+        why="what is emitted is not observed; it shows in where the next grant begins, or in what a victim knows",
     ),
     Fault(
         "repeats-token",
         "Counts a sampled token twice.",
-        ("output/stream", "victim/keep-tokens"),
+        ("frame/once", "victim/keep-tokens"),
         _repeats_token,
-        why="it shows in the next grant, which reaches too far, or in how much is kept if it is preempted before that",
+        also=("output/stream",),
+        why="it shows in the next grant, which begins and reaches too far, or in what a victim knows",
     ),
     Fault("ends-early", "Ends a request one token before its length.", ("output/stream",), _ends_early),
 )

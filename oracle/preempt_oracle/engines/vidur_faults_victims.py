@@ -228,14 +228,13 @@ VICTIMS: tuple[Fault, ...] = (
         "Serves a request that has just preempted itself.",
         ("victim/unplan",),
         _keeps_grant,
-        also=("pool/capacity",),
-        why="its blocks are gone, so that the very grant it should not have has no room either",
+        also=("pool/capacity", "queue/admission"),
+        why="its blocks are gone and it stands among those that wait: the very grant has no room, and admits it again",
     ),
     Fault(
         "recomputes-nothing",
         "Resumes a request with its last token only, as if all others were cached.",
         ("resume/hit",),
         _recomputes_nothing,
-        lacks=("blocks",),
     ),
 )

@@ -74,7 +74,7 @@ def _table(matrix: Matrix) -> Table:
     table.add_column("engine", no_wrap=True)
     for family in families():
         table.add_column(family, no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("verdict (expected)", no_wrap=True)
     for row in matrix.rows:
         unit = "workload" if row.key.source == LIVE else "trace"
         what = f"{safe(str(row.key), 60)}\n  {safe(row.key.policy, 30)}, {count(row.size, unit)}"
@@ -90,7 +90,7 @@ def _verdict(row: Row) -> Text:
     else:
         said = Text(row.judged.verdict.value, style=STYLE[row.judged.verdict])
     expected = row.expected.verdict if row.expected is not None else "nothing"
-    said.append(f"\nexpected {expected}" if row.as_expected else f"\nEXPECTED {expected}")
+    said.append(f"\n({expected})" if row.as_expected else f"\nNOT ({expected})")
     return said
 
 
@@ -100,7 +100,7 @@ def _explain(out: Console, row: Row) -> None:
     tally = judged.tally if judged is not None else None
     if (
         not row.as_expected
-        or (tally is not None and (tally.times or tally.known or tally.advised))
+        or (tally is not None and (tally.times or tally.known or tally.advised or tally.missing))
         or (judged is not None and judged.error)
     ):
         out.print(f"\n{safe(str(row.key))} ({row.key.policy}, {row.key.source})", soft_wrap=True)

@@ -110,6 +110,17 @@ class ExchangesPages(Swapping):
         return tuple(out)
 
 
+class FillsABlockMore(Swapping):
+    """Brings its last page back a second time, into a free block that it took for its own."""
+
+    rule = "swap/round-trip"
+
+    def inward(self, request: str, pairs: Pairs) -> Pairs:
+        """One pair more, if there is a free block."""
+        free = self.state.free_ids(0)
+        return (*pairs, (pairs[-1][0], min(free), 0)) if free and pairs[-1][2] == 0 else pairs
+
+
 class RecomputesThoughThereIsRoom(Swapping):
     """Says that it swaps and drops its victims' KV."""
 
