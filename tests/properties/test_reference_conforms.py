@@ -269,6 +269,38 @@ def test_everything_is_asked_of_an_engine_that_can_do_it():
     assert asked == EVERYTHING
 
 
+LATE = '''
+policy = "vllm-priority"
+blocks = 9
+page_size = 1
+max_running = 4
+budget = 13
+max_length = 9
+caching = true
+frames = 2
+host_blocks = 36
+script = """
+add a prompt=3,3 max=6 priority=2 arrival=3
+add b prompt=6,5 max=6 priority=2 arrival=4
+add c prompt=3 max=8 arrival=7
+step 2
+add d prompt=50,51 max=7 arrival=10
+add e prompt=6,5 max=7 priority=1 arrival=11
+step
+deliver
+step 2
+add f prompt=1,0 max=6 arrival=14
+step 2
+add g prompt=6,5 max=7 arrival=17
+step 14
+"""
+'''
+
+
+def test_memory_of_a_load_given_up_late_in_a_step_was_not_there_for_who_was_passed_over():
+    assert "load failed" in conforms(loads(LATE))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", PROFILES)
 def test_reference_conforms_over_thousands(policy: str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from preempt_spec.events import Demote, Load, Observed, Requeue
+from preempt_spec.events import Demote, Load, Observed, Release, Requeue
 from preempt_spec.micro import Close, Grant
 from preempt_spec.policies.functions import (
     blocks_at_once,
@@ -197,10 +197,15 @@ def no_unexplained_skip(s: View, e: Close) -> Iterator[str | None]:
     for r in plan.entered:
         if r in plan.granted or r in plan.demoted or r not in s.live() or s.request(r).place is not Place.RUNNING:
             yield None
-        elif excused(s, r) or not fits(s, r):
+        elif excused(s, r) or not fits(s, r) or _gave_up_a_load(s, e):
             yield None  # a true guard; or victim/duty speaks of it
         else:
             yield f"{r} runs, was granted nothing, and no declared guard explains it"
+
+
+def _gave_up_a_load(s: View, e: Close) -> bool:
+    """Whether a failed load was given up in this step: its blocks may have come too late for who was passed over."""
+    return any(isinstance(a, Release) and a.request not in s.plan.demoted for a in e.step.acts)
 
 
 ADMISSION = rule(
