@@ -128,6 +128,8 @@ class Tally:
     grants: int = 0
     preemptions: int = 0
     resumes: int = 0
+    recomputed: int = 0  # tokens computed that had been computed before: the recompute tax of preemption
+    delivered: int = 0  # tokens that came out
     exercised: Counter[str] = Factory(Counter)
     failures: list[Failure] = field(factory=list)  # at least one of each broken rule
     times: Counter[str] = Factory(Counter)  # runs that broke a rule, kept as a failure or not
@@ -158,6 +160,8 @@ class Tally:
         self.grants += monitor.grants
         self.preemptions += monitor.shadow.preemptions
         self.resumes += monitor.shadow.resumes
+        self.recomputed += monitor.shadow.recomputed
+        self.delivered += monitor.shadow.delivered
         broken = {v.rule for v in monitor.violations}
         if out := out_of_contract(monitor.shadow):
             self.outside = out

@@ -108,6 +108,8 @@ class InputRow(msgspec.Struct, frozen=True):
     advised: dict[str, int]
     ended_at_known: int
     steps_unjudged: int
+    tokens_recomputed: int
+    tokens_delivered: int
 
 
 class KnownRow(msgspec.Struct, frozen=True):
@@ -238,6 +240,8 @@ def input_row(judged: Judged) -> InputRow:
         advised=dict(tally.advised),
         ended_at_known=tally.ended,
         steps_unjudged=tally.unjudged,
+        tokens_recomputed=tally.recomputed,
+        tokens_delivered=tally.delivered,
     )
 
 

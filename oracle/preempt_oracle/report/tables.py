@@ -59,6 +59,9 @@ def show_verdict(out: Console, judged: Judged) -> None:
         shown = tally.missing[:6]
         more = f"; and {len(tally.missing) - len(shown)} more" if len(tally.missing) > len(shown) else ""
         field(out, "why", "; ".join(shown) + more)
+    if tally is not None and tally.recomputed:
+        per = f" ({tally.recomputed / tally.delivered:.2g} each)" if tally.delivered else ""
+        field(out, "tax", f"{count(tally.recomputed, 'token')} computed again for {tally.delivered} delivered{per}")
     if tally is not None:
         show_expected(out, tally)
     if judged.outside:

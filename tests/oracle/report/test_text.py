@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 
 import pytest
+from attrs import evolve
 
 from preempt_oracle.report.judged import Judged, overall, together
 from preempt_oracle.report.tables import show_all
@@ -40,6 +41,15 @@ def test_a_failure_names_rule_sentence_step_state_events_and_replay(violated):
     ):
         assert part in shown
     assert "Deviations: judged as built" in shown
+
+
+def test_what_preemption_cost_is_told(violated):
+    assert "tax" not in text([violated])
+    tally = evolve(violated.tally, recomputed=30, delivered=120)
+    shown = text([evolve(violated, tally=tally)])
+    assert "  tax       30 tokens computed again for 120 delivered (0.25 each)\n" in shown
+    tally = evolve(violated.tally, recomputed=1)
+    assert "  tax       1 token computed again for 0 delivered\n" in text([evolve(violated, tally=tally)])
 
 
 def test_without_a_verdict_there_is_a_reason(unreadable, hung):
