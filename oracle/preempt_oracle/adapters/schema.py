@@ -129,6 +129,11 @@ _MORE: Final[dict[str, dict[str, Any]]] = {
         }
     },
 }
+#: What any reply of an adapter may carry that can put faults into its engine (`smoke --inject`).
+_INJECTING: Final[dict[str, Any]] = {
+    "fired": {"type": "integer", "minimum": 0, "description": "How often the fault has acted since the start."},
+    "faults": {"type": "array", "items": {"type": "object"}, "description": "Those that it offers, at a start."},
+}
 _REPLIES: Final = ("Header", "Arrive", "Reject", "Abort", "Control", "Step", "Deliver", "EngineError")
 
 
@@ -139,10 +144,10 @@ def protocol_schema() -> dict[str, Any]:
     defs |= line_schema()["$defs"]
     for name in _REPLIES:
         event = defs[name]
-        properties = {"id": {"type": "integer"}, **event["properties"], **_MORE.get(name, {})}
+        properties = {"id": {"type": "integer"}, **event["properties"], **_MORE.get(name, {}), **_INJECTING}
         defs[f"reply.{name}"] = {**event, "properties": properties, "required": ["id", *event["required"]]}
     for tag, more in (("refused", {"reason": {"type": "string"}}), ("stopped", {})):
-        properties = {"id": {"type": "integer"}, "event": {"enum": [tag]}, **more}
+        properties = {"id": {"type": "integer"}, "event": {"enum": [tag]}, **more, **_INJECTING}
         defs[f"reply.{tag}"] = {"type": "object", "properties": properties, "required": ["id", "event", *more]}
     replies = [name for name in defs if name.startswith("reply.")]
     defs["command"] = {"anyOf": list(refs)}
