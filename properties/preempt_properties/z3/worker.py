@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from typing import NoReturn, TextIO
 
 from preempt_properties.theorems.theorem import Registry, Theorem
@@ -45,6 +46,9 @@ def _answer(theorem: Theorem, seconds: float, answers: TextIO) -> NoReturn:
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps(verdict.as_json()), file=answers, flush=True)
         code = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(code)
 
