@@ -12,6 +12,7 @@ from preempt_oracle.cli.cost_options import (
     link_options,
     model_option,
     output_option,
+    priced_options,
     setting_options,
 )
 
@@ -184,7 +185,7 @@ def fit(curve: str, json_file: str | None) -> int:
 @command.command("trace", short_help="Price the preemptions of a recorded trace.")
 @click.argument("trace", metavar="TRACE")
 @model_option
-@link_options
+@priced_options
 @json_option
 def trace(trace: str, model: str, json_file: str | None, **named: Any) -> int:
     """Price the preemptions of a recorded trace: what recomputing them took, and what swapping would have taken.

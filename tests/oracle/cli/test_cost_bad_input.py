@@ -173,3 +173,17 @@ def test_every_command_refuses_a_number_that_is_none_and_names_the_option(here, 
     assert (code, out) == (2, "")
     assert err.startswith(f"preempt-oracle: {option}: ")
     assert not (here / "map.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (("spare", *MODEL, "--batch", "8", "--context", "64"), ("--alone", "--piggy-back", "--hit=0.5", "--block=16")),
+        (("trace", "trace.jsonl", *MODEL), ("--hit=0.5", "--block=16", "--hit-bytes=save")),
+    ],
+)
+def test_what_means_nothing_to_a_command_is_no_option_of_it(command, options):
+    for option in options:
+        code, _, err = invoke(["cost", *command, option])
+        assert code == 2
+        assert "No such option" in err
