@@ -13,13 +13,15 @@ CONFORM := $(ORACLE) matrix
 BENCH := $(PY) bench/run.py
 FAST := not vllm and not slow and not light
 
-.PHONY: help setup conform test bench check check-ruff check-mypy check-imports check-docs clean
+.PHONY: help setup conform test bench prove mutants check check-ruff check-mypy check-imports check-docs clean
 
 help:
 	@echo 'make conform  judge real engine schedulers: shipped vLLM traces, Vidur and nano-vllm-fork live'
 	@echo 'make test     the fast tests'
 	@echo 'make check    ruff, mypy, import contracts, generated documents current'
 	@echo 'make bench    speed of the monitor, as ratios within one run'
+	@echo 'make prove    the theorems of the cost model, by Z3 and again by cvc5'
+	@echo 'make mutants  every small change of the cost model, and what notices it'
 	@echo 'make clean    remove what the above left in this checkout, .venv included'
 
 setup:
@@ -34,6 +36,12 @@ test: setup
 
 bench: setup
 	@$(BENCH)
+
+prove: setup
+	@$(ORACLE) prove --second
+
+mutants: setup
+	@$(PY) -m preempt_properties.cost_mutants
 
 check: check-ruff check-mypy check-imports check-docs
 

@@ -22,19 +22,20 @@ FORMAT_VERSION = 1
 
 
 class UnknownTheorem(ValueError):
-    """A word that is neither the id of a theorem nor a family. The message has the nearest ones."""
+    """A word that is no id, number or family of theorems. The message has the nearest ones."""
 
 
 def select(words: Iterable[str], theorems: Registry = THEOREMS) -> list[Theorem]:
-    """The theorems of ids and families, in the order of the registry; without words, all. Raises UnknownTheorem."""
+    """The theorems of ids, numbers and families, in the registry's order; without words, all. Raises UnknownTheorem."""
     wanted: set[str] = set()
     words = list(words)
     for word in words:
         meant = theorems.select(word)
         if not meant:
-            known = [*theorems, *dict.fromkeys(t.family for t in theorems.values())]
-            near = get_close_matches(word, known, n=3, cutoff=0.4)
-            near += [id for id in known if word and word in id and id not in near][:3]
+            known = list(dict.fromkeys(w for t in theorems.values() for w in (t.id, t.number, t.family)))
+            low = word.lower()
+            near = get_close_matches(low, known, n=3, cutoff=0.4)
+            near += [id for id in known if low and low in id and id not in near][:3]
             hint = f"; near it: {', '.join(near)}" if near else ""
             raise UnknownTheorem(f"there is no theorem or family {word!r}{hint}")
         wanted.update(t.id for t in meant)

@@ -12,6 +12,7 @@ from preempt_oracle.cli.cost_options import (
     link_options,
     model_option,
     output_option,
+    priced_options,
     setting_options,
 )
 
@@ -128,12 +129,16 @@ def compare(models: str, context: str, json_file: str | None, **named: Any) -> i
             asked = _question(name, named)
             answers.append(answer(asked, asked.length(context)))
         except CostInputError as e:
-            # Of all models some have too short a context or do not divide; of those that were named each is meant.
-            if models != "all" or e.where not in ("--context", "--tp"):
-                raise
-            left_out.append((name, e.reason))
-            if len(left_out) == len(names):
-                raise
+            if e.where == "--model":
+                e.where = "--models"
+            elif e.where in ("--context", "--tp"):
+                # Of all models some have too short a context or do not divide; of those that were named each is meant.
+                left_out.append((name, e.reason))
+                if models == "all" and len(left_out) < len(names):
+                    continue
+                if models != "all":
+                    e.reason = f"{name}: {e.reason}"
+            raise
     if json_file:
         from preempt_oracle.report.cost_json import comparison_document
 
@@ -180,7 +185,7 @@ def fit(curve: str, json_file: str | None) -> int:
 @command.command("trace", short_help="Price the preemptions of a recorded trace.")
 @click.argument("trace", metavar="TRACE")
 @model_option
-@link_options
+@priced_options
 @json_option
 def trace(trace: str, model: str, json_file: str | None, **named: Any) -> int:
     """Price the preemptions of a recorded trace: what recomputing them took, and what swapping would have taken.

@@ -20,11 +20,16 @@ output_option = click.option("-o", "--output", metavar="FILE", help="The SVG fil
 
 def setting_options(command: F) -> F:
     """Everything that `question.Given` holds."""
-    return link_options(_applied(command, _REQUEST))
+    return priced_options(_applied(command, _REQUEST))
+
+
+def priced_options(command: F) -> F:
+    """The same but for what a trace says itself: blocks and prefix hits."""
+    return link_options(_applied(command, _RUN))
 
 
 def link_options(command: F) -> F:
-    """The same but for what a trace says itself: blocks and prefix hits."""
+    """The same where it is plain how a recompute runs, too."""
     return _applied(command, _OPTIONS)
 
 
@@ -67,6 +72,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--compute-dtype", type=click.Choice(("bf16", "fp8")), default="bf16", show_default=True, help="Whose peak."
     ),
+)
+_RUN: tuple[Callable[[Any], Any], ...] = (
     click.option("--alone", is_flag=True, help="The recompute is a pass of its own, reads all weights.  [default]"),
     click.option("--piggy-back", is_flag=True, help="The recompute rides in passes that run anyway."),
 )

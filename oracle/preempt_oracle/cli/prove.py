@@ -1,4 +1,4 @@
-"""`prove [ID|FAMILY…]`: the theorems of the cost model, proved on the functions that are shipped."""
+"""`prove [ID|NUMBER|FAMILY…]`: the theorems of the cost model, proved on the functions that are shipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preempt_oracle.cli.choices import json_option
 
 
 @click.command("prove")
-@click.argument("wanted", nargs=-1, metavar="[ID|FAMILY]...")
+@click.argument("wanted", nargs=-1, metavar="[ID|NUMBER|FAMILY]...")
 @click.option("--list", "only_list", is_flag=True, help="List the theorems, prove nothing.")
 @click.option("--second", is_flag=True, help="Have a second solver, cvc5, check every theorem again.")
 @click.option("--smt2", "folder", metavar="DIR", help="Write each theorem as an SMT-LIB file into DIR.")
@@ -19,7 +19,7 @@ from preempt_oracle.cli.choices import json_option
 def command(
     wanted: tuple[str, ...], only_list: bool, second: bool, folder: str | None, json_file: str | None
 ) -> int:
-    """Prove the theorems of the cost model, all of them or those named.
+    """Prove the theorems of the cost model, all of them or those named: break-even/t04-is-one, t04, break-even.
 
     A theorem is proved, or false with a counterexample, or a witness. Exit 0 if every one comes out as it is stated, 1
     if one does not, or is unknown, or the second solver contradicts one.

@@ -31,7 +31,7 @@ class Fields:
     def given(self, name: str) -> bool:
         """Whether the field is not null. It must be written: what its absence means is the default of a class."""
         if name not in self._data:
-            raise self.refuse(name, f"is missing{self._written_otherwise(name)}")
+            raise self.refuse(name, self._absent(name))
         return self.has(name)
 
     def says(self, name: str, word: str) -> bool:
@@ -48,7 +48,7 @@ class Fields:
         value = self._data.get(name)
         if value is None:
             if default is None:
-                raise self.refuse(name, f"is missing{self._written_otherwise(name)}")
+                raise self.refuse(name, self._absent(name))
             return default
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.refuse(name, f"is {quoted(value)}, not a whole number")
@@ -74,7 +74,7 @@ class Fields:
         value = self._data.get(name)
         if value is None:
             if default is None:
-                raise self.refuse(name, "is missing")
+                raise self.refuse(name, self._absent(name))
             return default
         if not isinstance(value, str):
             raise self.refuse(name, f"is {quoted(value)}, not a string")
@@ -124,5 +124,7 @@ class Fields:
             if value := self._data.get(name):
                 raise self.refuse(name, f"is {quoted(value)}, which is not modelled")
 
-    def _written_otherwise(self, name: str) -> str:
-        return near(name, [key for key in self._data if len(key) < 100], cutoff=0.75)
+    def _absent(self, name: str) -> str:
+        if name in self._data:
+            return "is null, and must be given"
+        return f"is missing{near(name, [key for key in self._data if len(key) < 100], cutoff=0.75)}"

@@ -170,6 +170,15 @@ def collected(folder: str, then: Callable[[Sequence[pytest.Item]], int]) -> int:
         code = 0
 
         @pytest.hookimpl(tryfirst=True)
+        def pytest_collection(self) -> None:
+            """After conftest.py, before the tests: that a property fails is enough, its simplest failure takes long."""
+            from hypothesis import Phase, settings
+
+            phases = (Phase.explicit, Phase.generate)
+            settings.register_profile("mutants", parent=settings(), phases=phases)
+            settings.load_profile("mutants")
+
+        @pytest.hookimpl(tryfirst=True)
         def pytest_runtestloop(self, session: pytest.Session) -> bool:
             try:
                 if session.testsfailed:

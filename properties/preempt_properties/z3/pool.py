@@ -55,7 +55,8 @@ class _Worker:
 
     def end(self) -> int:
         """Kill and clean up; the return code."""
-        self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # with the fork that is at a theorem
         code = self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
             if stream is not None:
@@ -67,7 +68,7 @@ class _Worker:
 def _start(source: str, budget: float) -> _Worker:
     errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
     command = [sys.executable, "-P", "-m", "preempt_properties.z3.worker", source, str(budget)]
-    return _Worker(subprocess.Popen(command, stdin=-1, stdout=-1, stderr=errors), errors)
+    return _Worker(subprocess.Popen(command, stdin=-1, stdout=-1, stderr=errors, process_group=0), errors)
 
 
 def examine_all(

@@ -81,16 +81,3 @@ def _condition(paths: Iterator[Path]) -> Any:
     """Paths on which something holds, as one condition. Where it cannot be evaluated it does not hold."""
     ways = [z3.And(*path.conditions) if path.conditions else z3.BoolVal(True) for path in paths if path.value is True]
     return ways[0] if len(ways) == 1 else z3.Or(*ways)
-
-
-def exact(theorem: Theorem) -> str:
-    """Everything that the shipped functions make of a theorem, as text: equal texts mean equal statements.
-
-    Without the solver. Used to see which theorems a changed function can touch.
-    """
-    made = state(theorem)
-    parts = [*made.hypotheses.values()]
-    for proposition in (*theorem.lemmas.values(), theorem.claim):
-        for path in made.paths(proposition, ()):
-            parts += [*path.conditions, z3.BoolVal(path.value is True)]
-    return "\n".join(part.sexpr() for part in parts)

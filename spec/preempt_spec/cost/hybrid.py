@@ -54,8 +54,8 @@ def hybrid_time(setting: Setting[N], length: N, recomputed: N) -> N:
 def hybrid_split(setting: Setting[N], length: N) -> Split[N]:
     """Return the best division over whole tokens (over whole blocks if blocks are moved whole), the pure ways included.
 
-    For concrete numbers only: it searches. Raises ValueError if the setting has a prefix hit, which is a front of its
-    own.
+    Of equally good ones it is a pure way (swap before recompute), else the one with the shortest front. For concrete
+    numbers only: it searches. Raises ValueError if the setting has a prefix hit, which is a front of its own.
     """
     if setting.hit is not None:
         raise ValueError("hit: a division of a request that has a prefix hit is not modelled")
@@ -73,7 +73,7 @@ def hybrid_split(setting: Setting[N], length: N) -> Split[N]:
     # the two meet; where it does not (a smaller gathered copy on a slower protocol), it is the first.
     for first, end in pairwise(_bounds(setting, length, step, last)):
         meet = first_where(front_takes_longer, first, end)
-        for k in {first, min(meet, end - 1), max(meet - 1, first)}:
+        for k in sorted({first, min(meet, end - 1), max(meet - 1, first)}):
             splits.append(Split(k * step, hybrid_time(setting, length, k * step)))
     return min(splits, key=lambda split: split.seconds)
 

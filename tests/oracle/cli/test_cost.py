@@ -234,8 +234,10 @@ def test_all_models_are_compared_and_those_that_cannot_be_are_named(run):
         (("--models", "all", "--tp", "x"), "--tp: 'x'"),
         (("--models", "all", "--context", "x"), "--context: 'x'"),
         (("--models", "all", "--context", "10M"), "--context: 10000000 tokens are more than"),
-        (("--models", "llama-3.1-8b,opt-13b"), "--context: 4096 tokens are more than"),
-        (("--models", "llama-3.1-8b,,"), "--model: '' is the name of no known model"),
+        (("--models", "all", "--tp", "3"), "--tp: 3 do not divide"),
+        (("--models", "llama-3.1-8b,opt-13b"), "--context: opt-13b: 4096 tokens are more than"),
+        (("--models", "llama-3.1-8b,qwen3-0.6b", "--tp", "32"), "--tp: qwen3-0.6b: 32 do not divide"),
+        (("--models", "llama-3.1-8b,,"), "--models: '' is the name of no known model"),
     ],
 )
 def test_a_comparison_of_named_models_leaves_none_out(run, words, message):

@@ -125,3 +125,65 @@ def test_what_is_needed_is_asked_for(run):
 def test_the_help_of_each_command_is_there(run):
     for command in ("break-even", "map", "compare", "fit", "models", "accelerators", "curves"):
         assert run("cost", command, "--help").stdout.startswith(f"Usage: preempt-oracle cost {command}")
+
+
+MODEL = ("--model", "llama-3.1-8b", "--accelerator", "h100-sxm")
+#: A file that is none: what is done with it, and what is blamed.
+FILES = (
+    (("cost", "break-even", *MODEL, "--context", "4096", "--curve"), "curve.csv"),
+    (("cost", "map", *MODEL, "-o", "map.svg", "--curve"), "curve.csv"),
+    (("cost", "compare", "--models", "llama-3.1-8b", "--accelerator", "h100-sxm", "--curve"), "curve.csv"),
+    (("cost", "spare", *MODEL, "--batch", "8", "--context", "64", "--curve"), "curve.csv"),
+    (("cost", "fit"), "curve.csv"),
+    (("cost", "break-even", "--accelerator", "h100-sxm", "--context", "64", "--model"), "model.json"),
+    (("cost", "map", "--accelerator", "h100-sxm", "-o", "map.svg", "--model"), "model.json"),
+    (("cost", "compare", "--accelerator", "h100-sxm", "--models"), "model.json"),
+    (("cost", "trace", *MODEL), "trace.jsonl"),
+)
+
+
+@pytest.mark.parametrize("content", [None, "folder", b"", b"\x00\xff\xfe" * 99, b"\n", b"[" * 99_999, b"{}", b"1e999"])
+@pytest.mark.parametrize(("words", "name"), FILES, ids=lambda x: x if isinstance(x, str) else x[1])
+def test_what_is_no_file_of_its_kind_is_refused_by_name(here, words, name, content):
+    if content == "folder":
+        (here / name).mkdir()
+    elif content is not None:
+        (here / name).write_bytes(content)
+    code, out, err = invoke([*words, name])
+    assert (code, out) == (2, "")
+    assert f"preempt-oracle: {name}" in err
+    assert not (here / "map.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("map", *MODEL, "-o", "map.svg"), "--hit"),
+        (("map", *MODEL, "-o", "map.svg"), "--tp"),
+        (("compare", "--models", "all", "--accelerator", "h100-sxm"), "--context"),
+        (("compare", "--models", "all", "--accelerator", "h100-sxm"), "--bandwidth"),
+        (("spare", *MODEL, "--context", "64"), "--batch"),
+        (("spare", *MODEL, "--batch", "8"), "--context"),
+        (("trace", "trace.jsonl", *MODEL), "--mfu"),
+    ],
+)
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e999", "1.5", "5 furlongs", ""])
+def test_every_command_refuses_a_number_that_is_none_and_names_the_option(here, words, option, value):
+    code, out, err = invoke(["cost", *words, f"{option}={value}"])
+    assert (code, out) == (2, "")
+    assert err.startswith(f"preempt-oracle: {option}: ")
+    assert not (here / "map.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (("spare", *MODEL, "--batch", "8", "--context", "64"), ("--alone", "--piggy-back", "--hit=0.5", "--block=16")),
+        (("trace", "trace.jsonl", *MODEL), ("--hit=0.5", "--block=16", "--hit-bytes=save")),
+    ],
+)
+def test_what_means_nothing_to_a_command_is_no_option_of_it(command, options):
+    for option in options:
+        code, _, err = invoke(["cost", *command, option])
+        assert code == 2
+        assert "No such option" in err

@@ -50,9 +50,19 @@ def test_a_family_is_listed(run):
     assert all(line.startswith("swap/") for line in run("prove", "swap", "--list").stdout.splitlines())
 
 
+@pytest.mark.parametrize("id", [PROVED, FALSE, "measured/n101-prefill-recovered", "break-even/t08-faster-gpu"])
+def test_a_number_is_enough_in_either_case(run, id):
+    number = id.partition("/")[2].partition("-")[0]
+    for word in (number, number.upper()):
+        listed = [line.split()[0] for line in run("prove", word, "--list").stdout.splitlines()]
+        assert id in listed
+        assert all(f"/{number}-" in other for other in listed)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("t4",), "near it: t"),
         ((PROVED[:-2],), f"near it: {PROVED}"),
         (("\x1b[31m",), "there is no theorem"),
         (("swap", "--list", "--second"), "goes with no other option"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import os
 import signal
+import time
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 import preempt_spec.cost.swap as shipped_swap
+from preempt_properties.cost_mutants import children
 from preempt_properties.cost_mutants.apply import put, recorded, shipped
 from preempt_properties.cost_mutants.children import WorkFailed, run, time_left
 from preempt_properties.cost_mutants.equivalent import EQUIVALENT
@@ -103,6 +105,17 @@ def die() -> str:
 @pytest.mark.parametrize("work", [spin, die])
 def test_a_child_that_hangs_or_is_killed_has_no_answer(work):
     assert answer_of(work) == [None]
+
+
+def wait() -> str:
+    time.sleep(60)
+    return ""
+
+
+def test_a_child_that_waits_is_no_dead_mutant(monkeypatch):
+    monkeypatch.setattr(children, "SILENCE", 0.1)
+    with pytest.raises(WorkFailed, match=r"no answer in 0\.1 s"):
+        answer_of(wait)
 
 
 def test_a_child_that_raises_is_no_dead_mutant():

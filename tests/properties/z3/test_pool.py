@@ -13,7 +13,7 @@ from preempt_properties.z3.pool import ProverBroken, examine_all
 from preempt_properties.z3.verdict import Outcome
 
 SOURCE = """
-import os, time
+import os, sys, time
 from preempt_properties.theorems.theorem import Registry, Theorem, positive
 
 def spins(x):
@@ -37,6 +37,7 @@ THEOREMS = Registry([
     theorem("good/one", lambda x: x > 0),
     theorem("bad/sleeps", lambda x: time.sleep(60)),
     theorem("bad/dies", lambda x: os._exit(3)),
+    theorem("bad/leaves", lambda x: sys.exit("gone")),
     theorem("good/two", lambda x: x * x > 0),
     theorem("bad/solves", solves, "x", "y", "z"),
 ])
@@ -51,7 +52,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_what_hangs_is_killed_and_the_others_are_answered(source):
-    ids = ["bad/spins", "good/one", "bad/sleeps", "bad/dies", "good/two", "bad/solves"]
+    ids = ["bad/spins", "good/one", "bad/sleeps", "bad/dies", "bad/leaves", "good/two", "bad/solves"]
     told: list[Any] = []
     found = examine_all(ids, source=source, budget=0.3, silence=3.0, tell=told.append)
     assert [v.id for v in found] == ids
@@ -63,6 +64,7 @@ def test_what_hangs_is_killed_and_the_others_are_answered(source):
     assert (by["bad/spins"].outcome, by["bad/spins"].reason) == (Outcome.UNKNOWN, "not done in 0.3 s of processor time")
     assert (by["bad/sleeps"].outcome, by["bad/sleeps"].reason) == (Outcome.UNKNOWN, "no answer in 3 s")
     assert (by["bad/dies"].outcome, by["bad/dies"].reason) == (Outcome.BROKEN, "the prover died: exit 3")
+    assert by["bad/leaves"].reason == "the prover died: exit 1: SystemExit: gone"
     assert by["bad/solves"].outcome is Outcome.UNKNOWN
 
 

@@ -27,15 +27,13 @@ from preempt_spec.cost.swap import Copies, Hit
 
 @settings(max_examples=60)
 @given(data=st.data(), length=st.integers(1, 60), whole_blocks=st.booleans())
-def test_no_division_is_better(data, toy_settings, length, whole_blocks):
+def test_the_best_division_is_the_first_of_the_best(data, toy_settings, length, whole_blocks):
     drawn = data.draw(toy_settings)
     setting = evolve(drawn, hit=None, transfer=evolve(drawn.transfer, whole_blocks=whole_blocks))
     n, step = Q(length), int(setting.transfer.block) if whole_blocks else 1
-    fronts = [Q(k) for k in range(step, length, step)]
-    divided = [hybrid_time(setting, n, x) for x in fronts]
-    best = hybrid_split(setting, n)
-    assert best.seconds == min([swap_cost(setting, n), recompute_cost(setting, n), *divided])
-    assert best.recomputed in (0, n) or best.recomputed in fronts
+    pure = [Split(Q(0), swap_cost(setting, n)), Split(n, recompute_cost(setting, n))]
+    divided = [Split(Q(k), hybrid_time(setting, n, Q(k))) for k in range(step, length, step)]
+    assert hybrid_split(setting, n) == min([*pure, *divided], key=lambda split: split.seconds)
 
 
 def test_the_parts_of_a_division(llama_8b):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction as Q
-from itertools import pairwise
+from itertools import accumulate, combinations_with_replacement, pairwise, product
 
+import pytest
 from attrs import evolve
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -113,6 +114,15 @@ def test_where_a_bent_line_is_positive_is_found_in_spans_apart(drawn):
     lasts = [k for k in positive if k + 1 not in positive]
     spans = [lengths.Span(a, b) for a, b in zip(firsts, lasts, strict=True)]
     assert lengths._positive(at.__getitem__, bounds) == spans
+
+
+@pytest.mark.parametrize("size", range(5))
+def test_every_small_bent_line(size):
+    for slopes in combinations_with_replacement(range(-3, 4), size):
+        for start, way in product(range(-4, 5), (slopes, slopes[::-1])):
+            at = dict(enumerate(accumulate(way, initial=start), start=1))
+            found = lengths._positive(at.__getitem__, [1, size + 2])
+            assert [k for span in found for k in range(span.first, span.last + 1)] == [k for k in at if at[k] > 0]
 
 
 SPANS = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4)), max_size=5)
