@@ -34,7 +34,7 @@ from preempt_spec.state import initial
 from preempt_spec.system import clauses, run
 
 FILE = Path(__file__).with_name("evidence.toml")
-PLAYED = 100  # workloads per profile, of the reference
+PLAYED = 60  # workloads per profile, of the reference
 WORKLOADS = 40  # per profile, of each known-bad scheduler
 
 HEAD = f"""\

@@ -23,6 +23,7 @@ FACTS: Mapping[str, bool] = {
     "blocks": True,  # usable device blocks of the first group
     "page_size": True,  # tokens per block of the first group
     "ties": False,  # two requests with equal priority and arrival were live at once
+    "drafted": False,  # drafts were proposed, or follow every grant
 }
 
 
@@ -64,18 +65,21 @@ class Scenery:
     def __init__(self, shadow: View) -> None:
         self._shadow = shadow
         self._ties = False
+        self._drafted = shadow.limits.drafts > 0
 
     def see(self, event: wire.Event) -> None:
         """Look at an event before it is judged. O(live requests), at arrivals only."""
         if type(event) is wire.Arrive and not self._ties:
             live = map(self._shadow.request, self._shadow.live())
             self._ties = any((r.priority, r.arrival) == (event.priority, event.arrival) for r in live)
+        elif type(event) is wire.Deliver and event.proposed is not None and not self._drafted:
+            self._drafted = any(event.proposed)
 
     def scene(self, header: wire.Header, policy: str, trace: str = "") -> Scene:
         """The run so far."""
         s = self._shadow
         facts = {name: getattr(s.limits, name) for name in FACTS if hasattr(s.limits, name)}
-        facts |= {"blocks": s.total(0), "page_size": s.pages[0], "ties": self._ties}
+        facts |= {"blocks": s.total(0), "page_size": s.pages[0], "ties": self._ties, "drafted": self._drafted}
         return Scene(header.engine, header.version, policy, facts, trace)
 
 

@@ -10,10 +10,10 @@
     reason = "F1 in docs/findings.md: …"
 
 `where` holds conditions on the run's configuration, all of which must hold: a field of the trace header's limits,
-`blocks`, `page_size` or `ties` (two requests with equal priority and arrival were live at once), with a value or, of a
-number, `{ min = …, max = … }` (inclusive, either may be left out). `trace = "NAME"` describes recorded traces by file
-name instead, or in addition; `*`, `?` and `[…]` stand for what they do in a shell. One of the two must be there;
-`where = {}` says that every configuration shows it.
+`blocks`, `page_size`, `ties` (two requests with equal priority and arrival were live at once) or `drafted` (drafts were
+proposed), with a value or, of a number, `{ min = …, max = … }` (inclusive, either may be left out). `trace = "NAME"`
+describes recorded traces by file name instead, or in addition; `*`, `?` and `[…]` stand for what they do in a shell.
+One of the two must be there; `where = {}` says that every configuration shows it.
 """
 
 from __future__ import annotations

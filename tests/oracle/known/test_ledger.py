@@ -125,6 +125,7 @@ def test_a_run_shows_its_facts():
         "blocks": 6,
         "page_size": 2,
         "ties": False,
+        "drafted": False,
     }
     assert expected.items() <= scene.facts.items()
     assert all(type(value) is (int if FACTS[name] else bool) for name, value in scene.facts.items())
@@ -135,3 +136,6 @@ def test_a_run_shows_its_facts():
         monitor.feed(event)
         ties.append(scenery.scene(told, config.policy).facts["ties"])
     assert ties == [False, False, True]
+    for proposed, drafted in ((None, False), ((0,), False), ((2,), True), ((0,), True)):
+        scenery.see(wire.Deliver(0, ("a",), ((1,),), proposed=proposed))
+        assert scenery.scene(told, config.policy).facts["drafted"] is drafted

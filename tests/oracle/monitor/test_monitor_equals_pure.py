@@ -157,7 +157,7 @@ def lockstep(s: Stream, slots: bool = False) -> str:
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_judgement_of_valid_streams(policy: str):
-    @settings(max_examples=40)
+    @settings(max_examples=25)
     @given(streams(policy, readable, corrupted=False))
     def check(s: Stream) -> None:
         lockstep(s)
@@ -167,13 +167,13 @@ def test_same_judgement_of_valid_streams(policy: str):
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_slots(policy: str):
-    for s in drawn(policy, range(40)):
+    for s in drawn(policy, range(25)):
         lockstep(s, slots=True)
 
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_judgement_of_corrupted_streams(policy: str):
-    @settings(max_examples=110)
+    @settings(max_examples=60)
     @given(streams(policy, readable))
     def check(s: Stream) -> None:
         lockstep(s)
@@ -200,7 +200,7 @@ def drawn(policy: str, seeds: Iterable[int]) -> Iterator[Stream]:
 
 
 def test_corrupted_streams_end_in_every_way():
-    ends = Counter(lockstep(s) for policy in PROFILES for s in drawn(policy, range(50)))
+    ends = Counter(lockstep(s) for policy in PROFILES for s in drawn(policy, range(30)))
     assert ends["conforms"] >= 30, ends
     assert ends["malformed"] >= 30, ends
     assert len(ends) >= 15, ends  # many rules are the first to be broken
@@ -224,7 +224,7 @@ def test_the_short_cuts_are_taken(policy: str, monkeypatch: pytest.MonkeyPatch):
 
     for name in ("step", "deliver", "_mixed", "_decode"):
         counting(name)
-    for s in quiet(policy, range(60)):
+    for s in quiet(policy, range(30)):
         assert lockstep(s) == "conforms"
     assert taken["step fast"] >= 0.6 * taken["step"], taken
     assert taken["deliver fast"] >= 0.4 * taken["deliver"], taken

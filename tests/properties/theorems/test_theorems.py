@@ -29,6 +29,7 @@ def test_every_theorem_stands(verdicts):
     assert [v.id for v in verdicts] == list(THEOREMS)
 
 
+@pytest.mark.slow
 def test_all_theorems_together_keep_to_ten_seconds_on_two_processors(verdicts):
     spent = sum(v.ms for v in verdicts)
     if spent > BUDGET * 1000:  # a machine that is busy otherwise takes more processor time for the same
