@@ -24,6 +24,7 @@ if __name__ == "__main__":
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines import vllm_build as build
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.faults import inject
     from preempt_oracle.engines.vllm_async import CADENCE, Flights
     from preempt_oracle.engines.vllm_books import Books
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 else:
     import vllm_async_features as features  # the first of these: it sets vLLM's environment
     import vllm_build as build
+    import vllm_seams as seams
     from faults import inject
     from vllm_async import CADENCE, Flights
     from vllm_books import Books
@@ -46,8 +48,6 @@ CAPABILITIES = (
     "priority",
     "salt",
     "unchunked",
-    "v2_runner",
-    "watermark",
     "whole_fit",
 )
 OBSERVES = (
@@ -76,6 +76,8 @@ FEATURES = {
     "drafts": features.can_draft,
     "reset": features.can_reset,
     "pause": features.can_pause,
+    "v2_runner": lambda: "v2-runner" in build.traits(),
+    "watermark": lambda: "watermark" in build.traits(),
 }
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 REASONS = {"FINISHED_LENGTH_CAPPED": "length", "FINISHED_STOPPED": "stop", "FINISHED_ABORTED": "abort"}
@@ -92,25 +94,24 @@ class Vllm(Engine):
         self.injection = inject(config, FAULTS)
         shape = build.parse(config)
         scheduler = build.build(shape)
-        verified = build.VERSION in build.KNOWN
         self.shape = shape
         self.scheduler = scheduler
         if self.injection is not None:
             self.injection.put(scheduler)  # before the watch, which then sits on top of it
-        self.books = Books(scheduler, verified)
+        self.books = Books(scheduler, build.traits())
         self.watch = Watch(self.books, shape.page_size)
         self.frame = -1
         self.flights = Flights(scheduler, shape.stages if shape.ahead else 1)
         self.told: set[str] = set()  # live requests the worker knows: told again in full, they resume
         assumes = [f"reject: checks of {MIRRORED}"]
-        if not verified:
+        if not build.listed():
             assumes.append("unverified version")
         if shape.outside_contract:
             assumes.append("outside_contract: vLLM's refusal of a maximum length beyond the pool was passed over")
         if shape.stages > 1:
             runner = "the V2 runner" if shape.ahead else "nothing scheduled ahead"
             assumes.append(f"frames: {shape.stages} pipeline stages and {runner}")
-        limits = {**config, "whole_fit": build.whole_fit(scheduler)}
+        limits = {**config, "whole_fit": build.whole_fit(scheduler, shape)}
         observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ()) + (("stats",) if features.counts() else ())
         can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())
         return header("vllm", build.VERSION, limits, observes, can, reserved=1, assumes=assumes)
@@ -239,16 +240,15 @@ class Vllm(Engine):
             starts[name] = new.num_computed_tokens
             sent.append([name, 0, list(new.block_ids[0]), True])
             if name in self.told:  # the V2 runner gets a resumed request as a new one, outputs included
-                tokens = new.prefill_token_ids if new.prefill_token_ids is not None else new.prompt_token_ids
-                resumed.append([name, len(tokens)])
+                resumed.append([name, len(seams.prefill_tokens(new))])
         cached = output.scheduled_cached_reqs
-        again = cached.resumed_req_ids
+        again = seams.resumed(cached)
         for index, name in enumerate(cached.req_ids):
             starts[name] = cached.num_computed_tokens[index]
             blocks = cached.new_block_ids[index]
             if name in again:
                 sent.append([name, 0, list(blocks[0]) if blocks else [], True])
-                tokens = cached.all_token_ids.get(name)
+                tokens = seams.resumed_tokens(cached, name)
                 resumed.append([name, None if tokens is None else len(tokens)])
             elif blocks and blocks[0]:
                 sent.append([name, 0, list(blocks[0])])
