@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.child import Unsupported, require
 else:
+    import vllm_seams as seams
     from child import Unsupported, require
 
 #: Pools of at most this many usable blocks are walked block by block in every step.
@@ -42,7 +44,7 @@ class Books:
             queue = getattr(self.scheduler, name, None)
             if queue:
                 found += queue
-        found += self.scheduler.waiting  # a priority queue iterates in sorted order
+        found += seams.in_order(self.scheduler.waiting)
         return found
 
     def place(self, request: Any) -> int | None:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from preempt_oracle.engines.child import Refused, Unsupported
     from preempt_oracle.engines.vllm_async_features import accepted
     from preempt_oracle.engines.vllm_model import described, model_config
-    from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
+    from preempt_oracle.engines.vllm_traits import VERSION, traits
 else:
     import vllm_async_features as features  # the first of these: it sets vLLM's environment
     from child import Refused, Unsupported
     from vllm_async_features import accepted
     from vllm_model import described, model_config
-    from vllm_traits import VERSION, listed, traits
+    from vllm_traits import VERSION, traits
 
 import torch
 import vllm.v1.core.kv_cache_utils as kv_cache_utils

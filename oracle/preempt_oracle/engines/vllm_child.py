@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from preempt_oracle.engines.faults import inject
     from preempt_oracle.engines.vllm_async import CADENCE, Flights
     from preempt_oracle.engines.vllm_books import Books
-    from preempt_oracle.engines.vllm_faults import FAULTS
+    from preempt_oracle.engines.vllm_faults import faults
+    from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
     from preempt_oracle.engines.vllm_watch import Watch
 else:
     import vllm_async_features as features  # the first of these: it sets vLLM's environment
@@ -37,7 +38,8 @@ else:
     from faults import inject
     from vllm_async import CADENCE, Flights
     from vllm_books import Books
-    from vllm_faults import FAULTS
+    from vllm_faults import faults
+    from vllm_traits import VERSION, listed, traits
     from vllm_watch import Watch
 
 CAPABILITIES = (
@@ -76,8 +78,8 @@ FEATURES = {
     "drafts": features.can_draft,
     "reset": features.can_reset,
     "pause": features.can_pause,
-    "v2_runner": lambda: "v2-runner" in build.traits(),
-    "watermark": lambda: "watermark" in build.traits(),
+    "v2_runner": lambda: "v2-runner" in traits(),
+    "watermark": lambda: "watermark" in traits(),
 }
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 REASONS = {"FINISHED_LENGTH_CAPPED": "length", "FINISHED_STOPPED": "stop", "FINISHED_ABORTED": "abort"}
@@ -91,20 +93,20 @@ class Vllm(Engine):
     def start(self, config: dict[str, Any]) -> Reply:
         """A fresh scheduler with this configuration, refused where vLLM itself refuses to start."""
         self.stop()
-        self.injection = inject(config, FAULTS)
+        self.injection = inject(config, faults(traits()))
         shape = build.parse(config)
         scheduler = build.build(shape)
         self.shape = shape
         self.scheduler = scheduler
         if self.injection is not None:
             self.injection.put(scheduler)  # before the watch, which then sits on top of it
-        self.books = Books(scheduler, build.traits())
+        self.books = Books(scheduler, traits())
         self.watch = Watch(self.books, shape.page_size)
         self.frame = -1
         self.flights = Flights(scheduler, shape.stages if shape.ahead else 1)
         self.told: set[str] = set()  # live requests the worker knows: told again in full, they resume
         assumes = [f"reject: checks of {MIRRORED}"]
-        if not build.listed():
+        if not listed():
             assumes.append("unverified version")
         if shape.outside_contract:
             assumes.append("outside_contract: vLLM's refusal of a maximum length beyond the pool was passed over")
@@ -114,7 +116,7 @@ class Vllm(Engine):
         limits = {**config, "whole_fit": build.whole_fit(scheduler, shape)}
         observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ()) + (("stats",) if features.counts() else ())
         can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())
-        return header("vllm", build.VERSION, limits, observes, can, reserved=1, assumes=assumes)
+        return header("vllm", VERSION, limits, observes, can, reserved=1, assumes=assumes)
 
     def stop(self) -> None:
         """Drop the scheduler."""

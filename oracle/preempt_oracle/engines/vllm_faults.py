@@ -7,6 +7,7 @@ with it; that it acted is counted. The rule it names is the one that has to spea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING or __package__:
@@ -23,3 +24,27 @@ else:
     from faults import Fault
 
 FAULTS: tuple[Fault, ...] = (*victims.FAULTS, *memory.FAULTS, *plan.FAULTS, *overlap.FAULTS)
+
+#: What a version must have for a fault to make sense there: traits of `vllm_versions`. Others make sense everywhere.
+NEEDS: Mapping[str, frozenset[str]] = {
+    name: frozenset(traits)
+    for name, *traits in (
+        ("preempted-twice", "preempt-method"),  # the assertion that fails stands there
+        ("grant-kept", "preempt-method"),  # without, vLLM does that by itself
+        ("nobody-preempted", "fence"),
+        ("watermark-ignored", "watermark"),
+        ("first-chunk-only", "whole-fit"),
+        ("outputs-not-sent", "resumed-tokens"),
+        ("stale-dropped", "stale"),
+        ("stale-kept", "stale"),
+        ("stale-not-awaited", "stale"),
+        ("counts-preemptions-twice", "preemption-count", "cached-count"),
+        ("counts-cached-beyond-prompt", "preemption-count", "cached-count"),
+        ("admits-while-paused", "pause"),
+    )
+}
+
+
+def faults(traits: frozenset[str]) -> tuple[Fault, ...]:
+    """The faults that make sense in a version with these traits."""
+    return tuple(fault for fault in FAULTS if NEEDS.get(fault.name, frozenset()) <= traits)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.faults import Fault, Injection
-    from preempt_oracle.engines.vllm_faults_parts import Parts, after_preemption, waits
+    from preempt_oracle.engines.vllm_faults_parts import Parts, after_preemption, nothing, waits
 else:
+    import vllm_seams as seams
     from faults import Fault, Injection
-    from vllm_faults_parts import Parts, after_preemption, waits
+    from vllm_faults_parts import Parts, after_preemption, nothing, waits
 
 
 def _youngest(into: Injection, scheduler: Any) -> None:
@@ -47,14 +49,13 @@ def _passed_over(into: Injection, scheduler: Any) -> None:
 
     def schedule(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # One that needs no block: whether anybody should have been preempted for it is another question.
-        one = next((r for r in scheduler.running if r.num_tokens <= len(parts.table(r.request_id)) * parts.page), None)
+        one = next((r for r in scheduler.running if r.num_tokens_with_spec <= len(parts.table(r.request_id)) * parts.page), None)
         if one is None:
             return original(*args, **kwargs)
         earlier = scheduler.running[: scheduler.running.index(one)]
-        kept = one.next_decode_eligible_step
-        one.next_decode_eligible_step = scheduler.current_step + 2  # not in the step that begins now
+        again = seams.hold_back(scheduler, one)
         output = original(*args, **kwargs)
-        one.next_decode_eligible_step = kept
+        again()
         before = sum(output.num_scheduled_tokens.get(r.request_id, 0) for r in earlier)
         skipped = one in scheduler.running and one.request_id not in output.num_scheduled_tokens
         if skipped and before < scheduler.max_num_scheduled_tokens:
@@ -130,6 +131,24 @@ def _past_the_watermark(into: Injection, scheduler: Any) -> None:
 
 
 def _first_chunk_only(into: Injection, scheduler: Any) -> None:
+    manager = Parts(scheduler).manager
+    if not seams.admits_whole_by_slots(manager):
+
+        def fits(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            opened.append(not original(*args, **kwargs))
+            return True
+
+        def allocate(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            granted = original(*args, **kwargs)
+            if opened and opened.pop() and granted is not None:
+                into.acted()
+            return granted
+
+        opened: list[bool] = []
+        into.wrap(manager, "can_fit_full_sequence", fits)
+        into.wrap(manager, "allocate_slots", allocate)
+        return
+
     def change(given: dict[str, Any]) -> Callable[[], None]:
         given["full_sequence_must_fit"] = False
         return lambda: None
@@ -180,26 +199,25 @@ def _old_table(into: Injection, scheduler: Any) -> None:
     parts = Parts(scheduler)
     old: dict[str, list[int]] = {}
 
-    def preempt(original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
+    def remember(request: Any) -> None:
         old[request.request_id] = [block.block_id for block in parts.table(request.request_id)]
-        return original(request, *args, **kwargs)
 
     def spoil(data: Any) -> bool:
         changed = False
         for index, name in enumerate(data.req_ids):
-            if name in data.resumed_req_ids and old.get(name, []) != list(data.new_block_ids[index][0]):
+            if name in seams.resumed(data) and old.get(name, []) != list(data.new_block_ids[index][0]):
                 data.new_block_ids[index] = (old.get(name, []),)
                 changed = True
         return changed
 
-    into.wrap(scheduler, "_preempt_request", preempt)
+    seams.around_preemption(into.wrap, scheduler, remember, nothing)
     _message(into, scheduler, spoil)
 
 
 def _not_announced(into: Injection, scheduler: Any) -> None:
     def spoil(data: Any) -> bool:
-        any_resumed = bool(data.resumed_req_ids)
-        data.resumed_req_ids.clear()
+        any_resumed = bool(seams.resumed(data))
+        seams.resume_unsaid(data)
         return any_resumed
 
     _message(into, scheduler, spoil)
@@ -221,7 +239,7 @@ def _growth_untold(into: Injection, scheduler: Any) -> None:
     def spoil(data: Any) -> bool:
         changed = False
         for index, name in enumerate(data.req_ids):
-            if name not in data.resumed_req_ids and data.new_block_ids[index] is not None:
+            if name not in seams.resumed(data) and data.new_block_ids[index] is not None:
                 data.new_block_ids[index] = None
                 changed = True
         return changed
@@ -232,7 +250,7 @@ def _growth_untold(into: Injection, scheduler: Any) -> None:
 def _prompt_only(into: Injection, scheduler: Any) -> None:
     def spoil(data: Any) -> bool:
         changed = False
-        for name in data.resumed_req_ids:
+        for name in seams.resumed(data):
             whole, prompt = data.all_token_ids.get(name, []), scheduler.requests[name].prompt_token_ids
             if len(whole) > len(prompt):
                 data.all_token_ids[name] = list(prompt)
@@ -242,9 +260,18 @@ def _prompt_only(into: Injection, scheduler: Any) -> None:
     _message(into, scheduler, spoil)
 
 
+def _victims(into: Injection, scheduler: Any) -> list[Any]:
+    """Whoever has been preempted so far."""
+    victims: list[Any] = []
+    seams.around_preemption(into.wrap, scheduler, victims.append, nothing)
+    return victims
+
+
 def _token_lost(into: Injection, scheduler: Any) -> None:
+    victims = _victims(into, scheduler)
+
     def update(original: Callable[..., Any], request: Any, tokens: list[int], *args: Any, **kwargs: Any) -> Any:
-        if request.num_preemptions and tokens:
+        if request in victims and tokens:
             into.acted()
             return [], False
         return original(request, tokens, *args, **kwargs)
@@ -253,9 +280,11 @@ def _token_lost(into: Injection, scheduler: Any) -> None:
 
 
 def _token_repeated(into: Injection, scheduler: Any) -> None:
+    victims = _victims(into, scheduler)
+
     def update(original: Callable[..., Any], request: Any, tokens: list[int], *args: Any, **kwargs: Any) -> Any:
         new, stopped = original(request, tokens, *args, **kwargs)
-        if request.num_preemptions and new and not stopped:
+        if request in victims and new and not stopped:
             into.acted()
             request.append_output_token_ids(new[-1])
             new = [*new, new[-1]]
@@ -277,13 +306,14 @@ def _ends_early(into: Injection, scheduler: Any) -> None:
 def _abort_keeps(into: Injection, scheduler: Any) -> None:
     parts = Parts(scheduler)
 
-    def free(original: Callable[..., Any], request: Any, delay_free_blocks: bool = False) -> Any:
+    def finished(original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
+        delay, parameters = original(request, *args, **kwargs)
         if request.status.name == "FINISHED_ABORTED" and parts.table(request.request_id):
             into.acted()
-            delay_free_blocks = True
-        return original(request, delay_free_blocks)
+            delay = True
+        return delay, parameters
 
-    into.wrap(scheduler, "_free_request", free)
+    into.wrap(scheduler, "_connector_finished", finished)
 
 
 def _abort_stays(into: Injection, scheduler: Any) -> None:

@@ -7,6 +7,7 @@ so that neither names a version. `wrap(owner, name, wrapper)` is whatever replac
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,9 @@ def around_preemption(wrap: Wrap, scheduler: Any, before: Hook, after: Hook) -> 
 
 
 def preempt(scheduler: Any, victim: Any) -> None:
-    """Preempt somebody who runs, as the engine itself does it; the victim is out of the running queue already."""
+    """Preempt somebody outside of `schedule`, as a reset does; the victim is out of the running queue already."""
+    # It may resume in the very next step, and must not be taken for one that just ran.
+    getattr(scheduler, "prev_step_scheduled_req_ids", set()).discard(victim.request_id)
     if has_preempt_method(scheduler):
         scheduler._preempt_request(victim, 0.0)
         return
@@ -70,6 +73,16 @@ def preempt(scheduler: Any, victim: Any) -> None:
     victim.status = type(victim.status).PREEMPTED
     victim.num_computed_tokens = 0
     scheduler.waiting.prepend_request(victim)
+
+
+def in_order(queue: Any) -> list[Any]:
+    """The requests of a waiting queue, in the order in which vLLM would look at them."""
+    heap = getattr(queue, "_heap", None)
+    if heap and isinstance(heap[0], tuple):
+        # Before 0.12 ties in priority and arrival cannot be compared, and raise. To look must not be what raises.
+        entries = sorted(heap, key=lambda entry: (*entry[:2], entry[2].request_id))
+        return [request for _, _, request in entries]
+    return [*queue]
 
 
 def resumed(cached: Any) -> Collection[str]:
@@ -98,6 +111,22 @@ def prefill_tokens(new: Any) -> Any:
     """The tokens of a request that the worker is told of as a new one, outputs included if it had any."""
     tokens = getattr(new, "prefill_token_ids", None)
     return new.prompt_token_ids if tokens is None else tokens
+
+
+def admits_whole_by_slots(manager: Any) -> bool:
+    """Whether `allocate_slots` itself is told that the whole sequence must fit; 0.20 asks before it calls it."""
+    return "full_sequence_must_fit" in inspect.signature(manager.allocate_slots).parameters
+
+
+def hold_back(scheduler: Any, request: Any) -> Callable[[], None]:
+    """Make the step that comes pass over a running request; call what is returned behind it."""
+    if hasattr(request, "next_decode_eligible_step"):
+        name, value = "next_decode_eligible_step", scheduler.current_step + 2
+    else:  # a promise of fewer tokens than are known leaves none to schedule
+        name, value = "num_output_placeholders", request.num_computed_tokens - request.num_tokens_with_spec
+    kept = getattr(request, name)
+    setattr(request, name, value)
+    return lambda: setattr(request, name, kept)
 
 
 def rehash(request: Any) -> None:

@@ -77,5 +77,7 @@ def traits() -> frozenset[str]:
         for name in versions.SINCE:
             if (name in seen) != (name in wanted):
                 has, should = ("lacks", "has") if name in wanted else ("has", "does not have")
-                raise Unsupported(f"vLLM {VERSION} {has} the trait {name!r}; the vLLM {VERSION} that we know {should} it")
+                raise Unsupported(
+                    f"vLLM {VERSION} {has} the trait {name!r}; the vLLM {VERSION} that we know {should} it"
+                )
     return seen
