@@ -302,8 +302,10 @@ def _verify(scheduler: Any, shape: Shape) -> None:
 
     if shape.drafts and scheduler.num_lookahead_tokens:
         raise Unsupported(f"vLLM {VERSION} reserves {scheduler.num_lookahead_tokens} slots for these drafts, not 0")
-    if shape.ahead and scheduler.decode_stagger != shape.stages:
-        raise Unsupported(f"vLLM {VERSION} decodes every {scheduler.decode_stagger} steps with {shape.stages} stages")
+    if shape.ahead:
+        apart = getattr(scheduler, "decode_stagger", None) or scheduler.pp_size  # which it was before 0.31
+        if apart != shape.stages:
+            raise Unsupported(f"vLLM {VERSION} decodes every {apart} steps with {shape.stages} stages")
 
 
 def _reason(error: ValueError) -> str:

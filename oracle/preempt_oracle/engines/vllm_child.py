@@ -11,6 +11,7 @@ from `SchedulerOutput` alone, which is what a worker would get; block ids are vL
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ OBSERVES = (
 )
 OBSERVES_SMALL = ("free-ids", "refs")
 #: What not every version can do.
-FEATURES = {
+FEATURES: Mapping[str, Callable[[], bool]] = {
     "frames": features.can_fly,
     "drafts": features.can_draft,
     "reset": features.can_reset,

@@ -49,7 +49,10 @@ def _passed_over(into: Injection, scheduler: Any) -> None:
 
     def schedule(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # One that needs no block: whether anybody should have been preempted for it is another question.
-        one = next((r for r in scheduler.running if r.num_tokens_with_spec <= len(parts.table(r.request_id)) * parts.page), None)
+        one = next(
+            (r for r in scheduler.running if r.num_tokens_with_spec <= len(parts.table(r.request_id)) * parts.page),
+            None,
+        )
         if one is None:
             return original(*args, **kwargs)
         earlier = scheduler.running[: scheduler.running.index(one)]

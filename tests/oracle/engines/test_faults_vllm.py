@@ -35,7 +35,7 @@ class Shared:
         """Not yet."""
 
 
-@pytest.fixture(scope="module", params=SPEC.versions)
+@pytest.fixture(scope="module", params=SPEC.driven)
 def shared(request: pytest.FixtureRequest) -> Iterator[Shared]:
     one = Shared(request.param)
     yield one
