@@ -44,7 +44,10 @@ class Books:
             queue = getattr(self.scheduler, name, None)
             if queue:
                 found += queue
+        held_back = bool(found)
         found += seams.in_order(self.scheduler.waiting)
+        if held_back and self.scheduler.policy.value == "priority":
+            found.sort()  # the better head of the two queues comes next
         return found
 
     def place(self, request: Any) -> int | None:
@@ -145,4 +148,4 @@ def _check(scheduler: Any, traits: frozenset[str]) -> None:
         require(scheduler.kv_cache_manager, ("free",))
         require(scheduler.waiting, ("prepend_request",))
     require(scheduler.waiting, ("pop_request",))
-    require(scheduler, ("scheduler_config", "max_num_scheduled_tokens"))
+    require(scheduler, ("scheduler_config", "max_num_scheduled_tokens", "policy"))

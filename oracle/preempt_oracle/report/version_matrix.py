@@ -17,7 +17,7 @@ from preempt_oracle.report.rulebook import cell, families
 from preempt_oracle.report.version import version
 from preempt_oracle.report.words import count, safe
 from preempt_oracle.verdict import Verdict
-from preempt_oracle.version_matrix import HELD, Result, Row, VersionMatrix, by_version
+from preempt_oracle.version_matrix import HELD, Replay, Result, Row, VersionMatrix, by_version
 
 
 def show(out: Console, matrix: VersionMatrix) -> None:
@@ -30,8 +30,8 @@ def show(out: Console, matrix: VersionMatrix) -> None:
     for row in matrix.rows:
         symbols = [row.result.families.get(f, "") if row.result else "" for f in families()]
         said = Text(row.result.verdict if row.result else "not run", style="" if row.as_expected else "bold red")
-        said.append("" if row.as_expected else "  NOT as expected")
-        what = f"{safe(row.wanted.version, 30)} {safe(row.wanted.policy, 30)}"
+        said.append("" if row.as_expected else "\nNOT as expected")
+        what = f"{safe(row.wanted.version, 20)} {safe(row.wanted.policy.removeprefix(matrix.engine + '-'), 20)}"
         table.add_row(what, *(Text(s, style=COLOUR.get(s, "")) for s in symbols), said)
     out.print(table)
     out.print(f"\n{'; '.join(f'{s} {meaning}' for s, meaning in LEGEND.items())}", soft_wrap=True)
@@ -59,6 +59,12 @@ def _explain(out: Console, row: Row) -> None:
             message, again = row.result.first[rule]
             field(out, "breaks", f"{rule} in {count(times, 'run')}: {message}")
             field(out, "see", again)
+
+
+def _mark(seen: Replay, rule: str) -> str:
+    if seen.refused:
+        return "-"
+    return {HELD: "ok", rule: "FAIL"}.get(seen.outcome, "other")
 
 
 class RowDocument(msgspec.Struct, frozen=True):
@@ -148,12 +154,15 @@ def _page(matrix: VersionMatrix) -> Iterator[str]:
         marks = []
         for v in versions:
             seen = outcomes.get((v, f.name))
-            marks.append("" if seen is None else "-" if seen.refused else "ok" if seen.outcome == HELD else "FAIL")
+            marks.append("" if seen is None else _mark(seen, f.scenario.rule))
         scenario = f"[{f.id}](../{f.file})"
         yield f"| {scenario} | {f.scenario.rule} | {' | '.join(marks)} |"
     yield ""
-    yield "`-`: the version does not have the mode that the scenario asks for. To see one: `preempt-oracle replay "
-    yield f"oracle/preempt_oracle/vectors/scenarios/NAME.toml {name}==VERSION`."
+    yield (
+        "`-`: the version does not have the mode that the scenario asks for; `other`: another finding of that version "
+        "shows first. To see one: `preempt-oracle replay oracle/preempt_oracle/vectors/scenarios/NAME.toml "
+        f"{name}==VERSION`."
+    )
     yield ""
     yield "## Modes"
     yield ""
