@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -23,34 +22,15 @@ import preempt_spec
 from preempt_oracle.adapters.protocol import HarnessError, Refused, Session, Transport
 from preempt_oracle.campaign import Budget, Campaign, campaign, failure, probe
 from preempt_oracle.drive import drive
-from preempt_oracle.matrix import ExpectedError
+from preempt_oracle.found import Finding
 from preempt_oracle.trace.errors import visible
 from preempt_oracle.verdict import Tally, Verdict
-from preempt_properties.scenario import Scenario, ScenarioError, loads
 from preempt_spec import SPEC_VERSION
-from preempt_spec.rules import RULES
 
-VECTORS = Path(__file__).with_name("vectors")
 WORKLOADS = 300
 SEED = 1
 HELD = "holds"
 FORM = 1  # of a result's file
-
-
-@frozen
-class Finding:
-    """A fault that was found in an engine: the scenario that shows it, and the versions that have it."""
-
-    id: str
-    name: str  # of the scenario, by its path below `scenarios`
-    scenario: Scenario
-    versions: tuple[str, ...]
-    policies: tuple[str, ...]  # under which generated workloads may show it; the scenario's is among them
-
-    @property
-    def file(self) -> str:
-        """The scenario's path in a checkout of the project."""
-        return f"oracle/preempt_oracle/vectors/scenarios/{self.name}.toml"
 
 
 class Replay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,35 +143,6 @@ def code() -> str:
     return digest.hexdigest()[:16]
 
 
-def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tuple[Finding, ...]:
-    """Read what was found in an engine. Raises ExpectedError naming file and field."""
-    file = folder / f"findings-{engine}.toml"
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as e:
-        raise ExpectedError(f"{file}: {e}") from None
-    out = []
-    for i, row in enumerate(data.pop("finding", []), 1):
-        where = f"{file}: finding {i}"
-        if not isinstance(row, dict) or set(row) - {"also"} != {"id", "scenario", "versions"}:
-            raise ExpectedError(f"{where}: wants id, scenario, versions, perhaps also, and nothing else")
-        unknown = [v for v in row["versions"] if v not in versions]
-        if unknown:
-            raise ExpectedError(f"{where}: versions: {unknown[0]!r} is none of {', '.join(versions)}")
-        try:
-            text = (folder / "scenarios" / f"{row['scenario']}.toml").read_text(encoding="utf-8")
-            scenario = loads(text)
-        except (OSError, ScenarioError) as e:
-            raise ExpectedError(f"{where}: scenario: {e}") from None
-        if scenario.rule not in RULES:
-            raise ExpectedError(f"{where}: scenario: names no rule that it breaks")
-        policies = (scenario.config.policy, *row.get("also", ()))
-        out.append(Finding(str(row["id"]), str(row["scenario"]), scenario, tuple(row["versions"]), policies))
-    if data:
-        raise ExpectedError(f"{file}: {next(iter(data))}: unknown field")
-    return tuple(out)
-
-
 def load(file: Path) -> Result | None:
     """A kept result; None if there is none that can be read: it is run again."""
     try:
@@ -205,8 +156,7 @@ def compare(
 ) -> Row:
     """A row: the result beside what the findings let expect."""
     ours = [f for f in found if f.scenario.config.policy == wanted.policy]
-    here = [f for f in found if wanted.policy in f.policies and wanted.version in f.versions]
-    rules = tuple(sorted({f.scenario.rule for f in here}))
+    rules = tuple(sorted({f.scenario.rule for f in found if f.shows(wanted.version, wanted.policy)}))
     if result is None:
         return Row(wanted, None, rules, (), error)
     odd = []

@@ -31,6 +31,7 @@ def versions(
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.engines.building import EnvironmentFailure
     from preempt_oracle.engines.environments import spec_of
+    from preempt_oracle.found import findings
     from preempt_oracle.matrix import ExpectedError
     from preempt_oracle.report import version_matrix as report
     from preempt_oracle.report.words import console
@@ -40,7 +41,7 @@ def versions(
     try:
         known = spec_of(engine)
         chosen = _chosen(versions, known.versions)
-        found = job.findings(engine, known.versions)
+        listed = findings(engine, known.versions)
     except (EnvironmentFailure, ExpectedError) as e:
         raise unusable(str(e)) from None
     if page_file is not None and chosen != known.versions:
@@ -56,7 +57,7 @@ def versions(
         for w in wanted:
             (keep / w.file).unlink(missing_ok=True)
     line = _Line()
-    matrix = job.run(wanted, found, _start, keep, line.say, line.progress, lambda path, data: write(str(path), data))
+    matrix = job.run(wanted, listed, _start, keep, line.say, line.progress, lambda path, data: write(str(path), data))
     if json_file != "-":
         report.show(console(), matrix)
     if json_file is not None:

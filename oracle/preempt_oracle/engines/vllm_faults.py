@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING or __package__:
     from preempt_oracle.engines import vllm_async_faults as overlap
     from preempt_oracle.engines import vllm_faults_memory as memory
+    from preempt_oracle.engines import vllm_faults_message as message
     from preempt_oracle.engines import vllm_faults_plan as plan
     from preempt_oracle.engines import vllm_faults_victims as victims
     from preempt_oracle.engines.faults import Fault
 else:
     import vllm_async_faults as overlap
     import vllm_faults_memory as memory
+    import vllm_faults_message as message
     import vllm_faults_plan as plan
     import vllm_faults_victims as victims
     from faults import Fault
 
-FAULTS: tuple[Fault, ...] = (*victims.FAULTS, *memory.FAULTS, *plan.FAULTS, *overlap.FAULTS)
+FAULTS: tuple[Fault, ...] = (*victims.FAULTS, *memory.FAULTS, *plan.FAULTS, *message.FAULTS, *overlap.FAULTS)
 
 #: What a version must have for a fault to make sense there: traits of `vllm_versions`. Others make sense everywhere.
 NEEDS: Mapping[str, frozenset[str]] = {
