@@ -1,9 +1,10 @@
 """Faults in a real engine: does the adapter see enough of it for the right rule to speak?
 
-An adapter whose observations all stem from one structure would let every fault of that structure pass. So its engine is
-broken on purpose, one fault at a time (`engines/faults.py`), and driven through generated workloads until a rule is
-broken: it must be the rule the fault was meant for. The same workloads without any fault are the control: they must
-break nothing but what is known of this engine, and one that does shows no fault. Workload i of seed S is `conform`'s of seed S + i.
+An adapter whose observations all stem from one structure would let every fault of that structure pass. So its engine
+is broken on purpose, one fault at a time (`engines/faults.py`), and driven through generated workloads until a rule
+is broken: it must be the rule the fault was meant for. The same workloads without any fault are the control: they
+must break nothing but what is known of this engine, and one that does shows no fault. Workload i of seed S is
+`conform`'s of seed S + i.
 """
 
 from __future__ import annotations

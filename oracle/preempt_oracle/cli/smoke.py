@@ -25,8 +25,9 @@ def command(
 
     With --inject the adapter puts faults into its real engine, and each is driven through generated workloads until a
     rule is broken. Exit code 0: every fault was caught by the rule it was meant for, or the adapter says which
-    observation it lacks for that. 1: one was not caught, or by another rule, or the same workloads break a rule without
-    any fault, other than those found in this version (docs/findings.md). 3: a fault broke the harness. 4: one never acted, so that nothing is known of it.
+    observation it lacks for that. 1: one was not caught, or by another rule, or the same workloads break a rule
+    without any fault, other than those found in this version (docs/findings.md). 3: a fault broke the harness. 4: one
+    never acted, so that nothing is known of it.
     """
     if inject:
         return _inject(policy, frozenset(faults), seed or 0, json_file, named)
