@@ -85,9 +85,13 @@ def accounts_for_stale() -> bool:
 
 
 def can_fly() -> bool:
-    """Whether this version schedules ahead in the way this adapter knows: with an account of what is stale."""
-    known = "num_output_placeholders" in traits() and hasattr(VllmConfig, "max_concurrent_batches")
-    return AsyncScheduler is not None and known and accounts_for_stale()
+    """Whether this version schedules ahead of its outputs."""
+    return AsyncScheduler is not None and "num_output_placeholders" in traits()
+
+
+def can_fly_many() -> bool:
+    """Whether more than two frames may fly, with pipeline stages: before, their outputs are not told apart."""
+    return can_fly() and accounts_for_stale() and hasattr(VllmConfig, "max_concurrent_batches")
 
 
 def can_draft() -> bool:

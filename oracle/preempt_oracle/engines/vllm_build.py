@@ -225,6 +225,11 @@ def _check_modes(shape: Shape) -> None:
         raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
     if shape.frames > 1 and not features.can_fly():
         raise Refused(f"config.frames: vLLM {VERSION} has no asynchronous scheduling that this adapter knows")
+    if (shape.frames > 2 or shape.pipeline) and not features.can_fly_many():
+        raise Refused(
+            f"config.frames: {shape.frames}: vLLM {VERSION} does not account for what flies of a victim: two at most, "
+            "scheduled ahead"
+        )
     if shape.drafts and not features.can_draft():
         raise Refused(f"config.drafts: vLLM {VERSION} has no drafts that this adapter knows")
     if shape.watermark and "watermark" not in has:
@@ -256,8 +261,10 @@ def _build(shape: Shape) -> Any:
     pages = KVCacheConfig(
         num_blocks=shape.total, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
     )
-    if shape.frames > 1 and config.max_concurrent_batches != shape.frames:
-        raise Unsupported(f"vLLM {VERSION} flies {config.max_concurrent_batches} frames, not {shape.frames}")
+    # Two frames ahead without stages: before this was a property, the executors said the same.
+    flies = getattr(config, "max_concurrent_batches", shape.frames)
+    if shape.frames > 1 and flies != shape.frames:
+        raise Unsupported(f"vLLM {VERSION} flies {flies} frames, not {shape.frames}")
     scheduler = (features.AsyncScheduler if shape.ahead else Scheduler)(
         **accepted(
             Scheduler.__init__,
@@ -303,7 +310,7 @@ def _verify(scheduler: Any, shape: Shape) -> None:
     if shape.drafts and scheduler.num_lookahead_tokens:
         raise Unsupported(f"vLLM {VERSION} reserves {scheduler.num_lookahead_tokens} slots for these drafts, not 0")
     if shape.ahead:
-        apart = getattr(scheduler, "decode_stagger", None) or scheduler.pp_size  # which it was before 0.31
+        apart = getattr(scheduler, "decode_stagger", getattr(scheduler, "pp_size", 1))  # the stages before 0.31
         if apart != shape.stages:
             raise Unsupported(f"vLLM {VERSION} decodes every {apart} steps with {shape.stages} stages")
 

@@ -41,7 +41,7 @@ SINCE: Mapping[str, str] = {
     "cached-count": "0.20.0",  # Request.prefill_stats
     "watermark": "0.25.1",  # KVCacheManager.watermark_blocks
     "cadence": "0.25.1",  # Request.next_decode_eligible_step, Scheduler.current_step
-    "stale": "0.28.0",  # Request.num_stale_output_tokens: what flies of a victim is accounted for
+    "stale": "0.28.0",  # Request.num_stale_output_tokens; more than two frames may fly
     "fence": "0.30.0",  # Scheduler._request_blocks_can_be_freed
     "holding-queue": "0.31.0",  # Scheduler.kv_holding_waiting; skipped_waiting before
 }

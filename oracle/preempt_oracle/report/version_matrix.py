@@ -108,7 +108,7 @@ _MODES = {
     "drafts": "drafts",
     "reset": "reset",
     "pause": "pause",
-    "frames": "several frames in flight",
+    "frames": "frames in flight, scheduled ahead",
 }
 
 

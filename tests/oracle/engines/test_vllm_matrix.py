@@ -29,7 +29,7 @@ CONFIG = Config("vllm-fcfs", 4, 2, 2, 16, 8, caching=True, whole_fit=False)
 ASKED = {
     "whole-fit": ({"whole_fit": True}, "config.whole_fit: vLLM {} has no scheduler_reserve_full_isl"),
     "watermark": ({"watermark": 1}, "config.watermark: vLLM {} has none"),
-    "stale": ({"frames": 2}, "config.frames: vLLM {} has no asynchronous scheduling that this adapter knows"),
+    "stale": ({"frames": 3}, "config.frames: 3: vLLM {} does not account for what flies of a victim: two at most"),
 }
 
 
