@@ -210,8 +210,9 @@ FAULTS = (
     Fault(
         "ends-one-token-early",
         "Ends a request that was preempted one token before its length.",
-        ("output/stream",),
+        ("output/stream", "queue/visit-once"),
         _ends_early,
+        why="scheduled ahead, it is not granted any more what it would have said last",
     ),
     Fault(
         "abort-keeps-blocks",

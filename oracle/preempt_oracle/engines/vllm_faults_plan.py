@@ -44,13 +44,18 @@ def _upside_down(into: Injection, scheduler: Any) -> None:
     into.wrap(scheduler, "schedule", schedule)
 
 
+def _reaches(request: Any) -> int:
+    """The slots that a request needs for all it may be granted: drafts and promised outputs are among it."""
+    return int(request.num_tokens_with_spec + request.num_output_placeholders)
+
+
 def _passed_over(into: Injection, scheduler: Any) -> None:
     parts = Parts(scheduler)
 
     def schedule(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # One that needs no block: whether anybody should have been preempted for it is another question.
         one = next(
-            (r for r in scheduler.running if r.num_tokens_with_spec <= len(parts.table(r.request_id)) * parts.page),
+            (r for r in scheduler.running if _reaches(r) <= len(parts.table(r.request_id)) * parts.page),
             None,
         )
         if one is None:
