@@ -102,13 +102,18 @@ def document(matrix: VersionMatrix) -> bytes:
 
 #: Capabilities that tell versions apart, as people call them.
 _MODES = {
-    "whole_fit": "whole-sequence admission can be chosen",
     "watermark": "watermark",
     "v2_runner": "both runner outputs",
     "drafts": "drafts",
     "reset": "reset",
     "pause": "pause",
     "frames": "frames in flight, scheduled ahead",
+}
+
+#: What a version refuses, by the beginning of its reason.
+_REFUSED = {
+    "config.whole_fit: ": "chunked prefills admitted only as a whole",
+    "config.frames: ": "more than two frames in flight",
 }
 
 
@@ -171,6 +176,10 @@ def _page(matrix: VersionMatrix) -> Iterator[str]:
     can = {r.version: set(r.can) for r in results}
     for capability, words in _MODES.items():
         yield f"| {words} | {' | '.join('yes' if capability in can.get(v, ()) else '-' for v in versions)} |"
+    refused = {(r.version, start) for r in results for why in r.outside for start in _REFUSED if why.startswith(start)}
+    for start, words in _REFUSED.items():
+        if any((v, start) in refused for v in versions):
+            yield f"| {words} | {' | '.join('-' if (v, start) in refused else 'yes' for v in versions)} |"
     built = {r.version: r.deviations for r in results if r.deviations}
     for knob in sorted({d for ds in built.values() for d in ds}):
         yield f"| as built: {knob} | {' | '.join('yes' if knob in built.get(v, ()) else '-' for v in versions)} |"

@@ -93,7 +93,7 @@ sys.path.insert(0, {str(found.child.parent)!r})
 import child
 child.claim()
 from vllm.v1.core.sched.scheduler import Scheduler
-del Scheduler.set_pause_state
+del Scheduler._request_blocks_can_be_freed
 runpy.run_path({str(found.child)!r}, run_name="__main__")
 """
     with_care = Stdio([found.python, "-c", code], f"vllm=={version}", env=found.env)
@@ -102,7 +102,7 @@ runpy.run_path({str(found.child)!r}, run_name="__main__")
     finally:
         with_care.close()
     assert (reply["event"], reply["origin"], reply["kind"]) == ("engine_error", "adapter", "Unsupported")
-    assert f"vLLM {version} lacks the trait 'pause'" in str(reply["message"])
+    assert f"vLLM {version} lacks the trait 'fence'" in str(reply["message"])
 
 
 def test_a_checkout_is_driven_and_called_unverified(monkeypatch, tmp_path):
