@@ -221,8 +221,6 @@ def _check_pool(shape: Shape) -> None:
 def _check_modes(shape: Shape) -> None:
     """Refuse what was asked for and this version does not have."""
     has = traits()
-    if shape.v2_runner and "v2-runner" not in has:
-        raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
     if shape.frames > 1 and not features.can_fly():
         raise Refused(f"config.frames: vLLM {VERSION} has no asynchronous scheduling that this adapter knows")
     if (shape.frames > 2 or shape.pipeline) and not features.can_fly_many():
@@ -230,6 +228,8 @@ def _check_modes(shape: Shape) -> None:
             f"config.frames: {shape.frames}: vLLM {VERSION} does not account for what flies of a victim: two at most, "
             "scheduled ahead"
         )
+    if shape.v2_runner and "v2-runner" not in has:
+        raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
     if shape.drafts and not features.can_draft():
         raise Refused(f"config.drafts: vLLM {VERSION} has no drafts that this adapter knows")
     if shape.watermark and "watermark" not in has:
