@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -26,7 +27,7 @@ WHOLE = (pytest.mark.matrix, pytest.mark.slow)
 PARAMS = [pytest.param(v, marks=() if v in SPEC.driven else WHOLE) for v in SPEC.versions]
 CONFIG = Config("vllm-fcfs", 4, 2, 2, 16, 8, caching=True, whole_fit=False)
 #: Trait -> a configuration that asks for it, and what the refusal says.
-ASKED = {
+ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "whole-fit": ({"whole_fit": True}, "config.whole_fit: vLLM {} has no scheduler_reserve_full_isl"),
     "watermark": ({"watermark": 1}, "config.watermark: vLLM {} has none"),
     "stale": ({"frames": 3}, "config.frames: 3: vLLM {} does not account for what flies of a victim: two at most"),
