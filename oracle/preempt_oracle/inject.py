@@ -1,9 +1,10 @@
 """Faults in a real engine: does the adapter see enough of it for the right rule to speak?
 
-An adapter whose observations all stem from one structure would let every fault of that structure pass. So its engine is
-broken on purpose, one fault at a time (`engines/faults.py`), and driven through generated workloads until a rule is
-broken: it must be the rule the fault was meant for. The same workloads without any fault are the control: they must
-break nothing. Workload i of seed S is `conform`'s of seed S + i.
+An adapter whose observations all stem from one structure would let every fault of that structure pass. So its engine
+is broken on purpose, one fault at a time (`engines/faults.py`), and driven through generated workloads until a rule
+is broken: it must be the rule the fault was meant for. The same workloads without any fault are the control: they
+must break nothing but what is known of this engine, and one that does shows no fault. Workload i of seed S is
+`conform`'s of seed S + i.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class Injected:
     controls: int = 0  # workloads driven without a fault
     alarms: dict[int, tuple[Violation, ...]] = Factory(dict)  # seed -> what broke there without any fault
     elsewhere: tuple[str, ...] = ()  # faults that make no sense under this policy
+    known: dict[int, tuple[Violation, ...]] = Factory(dict)  # as `alarms`, of rules that are known to break
 
     @property
     def verdict(self) -> Verdict:
@@ -158,14 +160,16 @@ def injected(
     limit: int | None = None,
     only: frozenset[str] = frozenset(),
     progress: Progress = lambda _: None,
+    known: frozenset[str] = frozenset(),
 ) -> Injected:
     """Put every fault of an adapter (or `only` those) into its engine, one after the other.
 
-    `limit`: workloads that fit a fault, before it counts as not caught; by default `LIMIT`.
+    `limit`: workloads that fit a fault, before it counts as not caught; by default `LIMIT`. `known`: rules that this
+    version breaks without any fault, as somebody has found.
 
     Raises NoFaults, NoStart, UnknownPolicy; HarnessError if it is not a fault that broke the harness.
     """
-    bench = _Bench(connect, policy, seed)
+    bench = _Bench(connect, policy, seed, known)
     try:
         faults = bench.open()
         unknown = sorted(only - {f.name for f in faults})
@@ -180,7 +184,7 @@ def injected(
                 out.rows.append(bench.search(fault, LIMIT if limit is None else limit))
                 progress(out.rows[-1])
         out.controls = bench.controls
-        out.alarms = bench.alarms
+        out.alarms, out.known = bench.alarms, bench.expected
         return out
     finally:
         bench.close()
@@ -193,6 +197,7 @@ class _Bench:
     connect: Callable[[], Session]
     policy: str
     seed: int
+    known: frozenset[str]
     session: Session = field(init=False)
     counting: _Counting = field(init=False)
     options: Mapping[str, Any] = field(init=False)
@@ -201,6 +206,7 @@ class _Bench:
     clean: dict[int, bool] = Factory(dict)  # seed -> usable: the control run broke nothing
     controls: int = 0  # of which so many were driven, the rest refused
     alarms: dict[int, tuple[Violation, ...]] = Factory(dict)
+    expected: dict[int, tuple[Violation, ...]] = Factory(dict)
     workloads: dict[int, Scenario] = Factory(dict)
 
     def open(self) -> tuple[Fault, ...]:
@@ -287,7 +293,8 @@ class _Bench:
                 self.controls += 1
                 self.clean[index] = not run.violations
                 if run.violations:
-                    self.alarms[index] = run.violations
+                    known = {v.rule for v in run.violations} <= self.known
+                    (self.expected if known else self.alarms)[index] = run.violations
         return self.clean[index]
 
     def _drive(self, scenario: Scenario, fault: str) -> Run | Refused:

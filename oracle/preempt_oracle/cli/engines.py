@@ -25,9 +25,8 @@ def listed() -> int:
     for name in ("engine", "state", "adapter", "policies", "size"):
         table.add_column(name, no_wrap=True)
     for row in listing():
-        adapter = "verified" if row.verified else "unverified"
         policies = ", ".join(ENGINES[row.name].policies)
-        table.add_row(f"{row.name}=={safe(row.version, 60)}", row.state, adapter, policies, row.size)
+        table.add_row(f"{row.name}=={safe(row.version, 60)}", row.state, row.standing, policies, row.size)
     out = console()
     out.print(table)
     out.print("\nInstall one with: preempt-oracle engines install NAME==VERSION", soft_wrap=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from preempt_oracle.cli.choices import json_option, known_option, ledger, spec_option
+from preempt_oracle.cli.choices import SEED, json_option, known_option, ledger, spec_option
 
 if TYPE_CHECKING:
     from preempt_oracle.adapters.protocol import Session
@@ -24,16 +24,40 @@ LIGHT: tuple[tuple[str, dict[str, Option]], ...] = (
 
 
 @click.command("matrix")
+@click.argument("engine", required=False)
 @spec_option
 @known_option
 @json_option
 @click.option("--markdown", is_flag=True, help="The table as Markdown.")
-def command(spec: str, known_file: str | None, json_file: str | None, markdown: bool) -> int:
+@click.option("--versions", metavar="V,V,…", help="With ENGINE: these versions [default: all that are listed].")
+@click.option("--workloads", type=click.IntRange(1), metavar="N", help="With ENGINE: per row [default: 300].")
+@click.option("--seed", type=SEED, metavar="N", help="With ENGINE: of the first workload [default: 1].")
+@click.option("--results", metavar="DIR", help="With ENGINE: where results are kept [default: the cache directory].")
+@click.option("--fresh", is_flag=True, help="With ENGINE: run again what is kept.")
+@click.option("--page", "page_file", metavar="FILE", help="With ENGINE: write the page for docs/.")
+def command(
+    engine: str | None, spec: str, known_file: str | None, json_file: str | None, markdown: bool, **live: Any
+) -> int:
     """Judge the shipped traces of real vLLM schedulers and drive the light engines live.
 
     The table shows how each engine came out, by family of rules, beside the verdict that is expected of it. Exit code
     0 if each is as expected, 1 if not; 3 if an engine is not installed.
+
+    With ENGINE (vllm) every listed version of it is driven live instead: generated workloads and the scenarios of all
+    findings. What was run before with the same code, seed and number of workloads is kept, so that an interrupted run
+    goes on. Exit code 0 if each version has exactly the findings that it is known to have, 1 if not, 3 if one could not
+    be run, 4 if the run was interrupted.
     """
+    if engine is not None:
+        for name, given in (("--known-failures", known_file), ("--markdown", markdown)):
+            if given:
+                raise click.UsageError(f"{name} is not for ENGINE")
+        from preempt_oracle.cli.version_matrix import versions
+
+        return versions(engine, spec, json_file, **live)
+    for name, given in live.items():
+        if given:
+            raise click.UsageError(f"--{name.removesuffix('_file')} goes with ENGINE")
     from preempt_oracle import matrix as job
     from preempt_oracle.cli.errors import unusable
     from preempt_oracle.cli.files import writable, write

@@ -25,8 +25,9 @@ def command(
 
     With --inject the adapter puts faults into its real engine, and each is driven through generated workloads until a
     rule is broken. Exit code 0: every fault was caught by the rule it was meant for, or the adapter says which
-    observation it lacks for that. 1: one was not caught, or by another rule, or the same workloads break a rule without
-    any fault. 3: a fault broke the harness. 4: one never acted, so that nothing is known of it.
+    observation it lacks for that. 1: one was not caught, or by another rule, or the same workloads break a rule
+    without any fault, other than those found in this version (docs/findings.md). 3: a fault broke the harness. 4: one
+    never acted, so that nothing is known of it.
     """
     if inject:
         return _inject(policy, frozenset(faults), seed or 0, json_file, named)
@@ -40,6 +41,7 @@ def _inject(policy: str | None, only: frozenset[str], seed: int, json_file: str 
     from preempt_oracle.cli.errors import unusable
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cli.target import REFERENCE, target
+    from preempt_oracle.found import rules
     from preempt_oracle.inject import NoFaults, injected
     from preempt_oracle.report.injection import document, show
     from preempt_oracle.report.words import console, safe
@@ -53,7 +55,7 @@ def _inject(policy: str | None, only: frozenset[str], seed: int, json_file: str 
     if json_file != "-":
         out.print(f"{safe(engine.label, 200)}, policy {chosen}, seed {seed}", soft_wrap=True)
     try:
-        found = injected(engine.connect, chosen, seed, only=only)
+        found = injected(engine.connect, chosen, seed, only=only, known=rules(engine.key, chosen))
     except NoFaults as e:
         raise unusable(str(e)) from None
     if json_file != "-":

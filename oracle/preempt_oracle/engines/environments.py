@@ -17,13 +17,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
+from preempt_oracle.engines import vllm_versions
 from preempt_oracle.engines.building import EnvironmentFailure, Log, build, locked, pip, root, run, stamp, stamped
 
 __all__ = ["ENGINES", "EngineSpec", "Environment", "EnvironmentFailure", "checkout", "install", "listing", "ready"]
@@ -39,20 +40,37 @@ class EngineSpec:
     name: str
     distribution: str
     kind: str  # target, vllm
-    versions: tuple[str, ...]  # verified against the adapter; the last is the default. Others run as unverified
+    versions: tuple[str, ...]  # run with the adapter; the last is the default. Others run as unverified
     child: str  # the adapter's script
     policies: tuple[str, ...]
     probe: Mapping[str, Any]  # a smallest configuration: an environment is whole if the adapter can start with it
     size: str
     files: tuple[str, ...]  # what the folder must hold, looked at each time it is used
     extra: tuple[str, ...] = ()  # exact pins of what goes into the folder with the engine
+    more: Callable[[str], tuple[str, ...]] = lambda _: ()  # further ones of a version
+    full: tuple[str, ...] = ()  # those of `versions` of which all is checked, injected faults included; () = each
+    recorded: tuple[str, ...] = ()  # those of `versions` that every run of the tests drives; () = each
     pip_flags: tuple[str, ...] = ()
     probe_seconds: int = 60
     quick: bool = True  # the probe is cheap enough to run before each use, not only after an install
 
     def pins(self, version: str) -> tuple[str, ...]:
         """The requirements that go into the folder, the engine first."""
-        return (f"{self.distribution}=={version}", *self.extra)
+        return (f"{self.distribution}=={version}", *self.extra, *self.more(version))
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """The versions of which all is checked: expected verdicts, and that every injected fault is caught."""
+        return self.full or self.versions
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        """The versions that every run of the tests drives, and of which traces are shipped, if any are."""
+        return self.recorded or self.versions
+
+    def standing(self, version: str) -> str:
+        """What the adapter is worth with this version: verified, runs (nothing was injected), unverified."""
+        return "verified" if version in self.checked else "runs" if version in self.versions else UNVERIFIED
 
 
 _SMALL = {"blocks": 8, "page_size": 4, "max_running": 8, "budget": 64, "max_length": 32, "watermark": 0}
@@ -64,12 +82,15 @@ ENGINES: Mapping[str, EngineSpec] = {
             name="vllm",
             distribution="vllm",
             kind="vllm",
-            versions=("0.31.0", "0.33.0"),
+            versions=vllm_versions.VERSIONS,
             child="vllm_child.py",
             policies=("vllm-fcfs", "vllm-priority"),
-            probe={**_SMALL, "policy": "vllm-fcfs", "chunked": True, "caching": False, "whole_fit": True},
+            probe={**_SMALL, "policy": "vllm-fcfs", "chunked": True, "caching": False, "whole_fit": False},
             size="0.8 GB, on a base of 1 GB",
             files=("vllm/v1/core/sched/scheduler.py",),
+            more=vllm_versions.more,
+            full=vllm_versions.FULL,
+            recorded=vllm_versions.EVERY_RUN,
             probe_seconds=300,
             quick=False,  # importing vLLM takes half a minute
         ),
@@ -121,12 +142,15 @@ class Environment:
 
 @frozen
 class Listed:
-    """One row of `listing`. `state`: ready, absent, or damaged (half-made, or made from other pins: install again)."""
+    """One row of `listing`. `standing`: as `EngineSpec.standing` has it.
+
+    `state`: ready, absent, or damaged (half-made, or made from other pins: install again).
+    """
 
     name: str
     version: str
     state: str
-    verified: bool
+    standing: str
     size: str
     path: Path
 
@@ -228,7 +252,7 @@ def listing() -> tuple[Listed, ...]:
         for version in dict.fromkeys([*spec.versions, *others]):
             folder = _folder(spec.name, version)
             state = "ready" if _found(spec, version) else "damaged" if folder.exists() else "absent"
-            rows.append(Listed(spec.name, version, state, version in spec.versions, spec.size, folder))
+            rows.append(Listed(spec.name, version, state, spec.standing(version), spec.size, folder))
     return tuple(rows)
 
 

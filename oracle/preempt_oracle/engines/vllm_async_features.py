@@ -79,10 +79,19 @@ def traits() -> frozenset[str]:
     return frozenset(dir(Request(**accepted(Request.__init__, values))))
 
 
+def accounts_for_stale() -> bool:
+    """Whether this version says of each request what in flight is stale."""
+    return {"num_stale_output_tokens", "drop_stale_output", "num_in_flight_tokens"} <= traits()
+
+
 def can_fly() -> bool:
-    """Whether this version schedules ahead, and says of each request what in flight is stale."""
-    needs = {"num_output_placeholders", "num_stale_output_tokens", "drop_stale_output", "num_in_flight_tokens"}
-    return AsyncScheduler is not None and needs <= traits() and hasattr(VllmConfig, "max_concurrent_batches")
+    """Whether this version schedules ahead of its outputs."""
+    return AsyncScheduler is not None and "num_output_placeholders" in traits()
+
+
+def can_fly_many() -> bool:
+    """Whether more than two frames may fly, with pipeline stages: before, their outputs are not told apart."""
+    return can_fly() and accounts_for_stale() and hasattr(VllmConfig, "max_concurrent_batches")
 
 
 def can_draft() -> bool:
@@ -104,6 +113,12 @@ def can_pause() -> bool:
 def counts() -> bool:
     """Whether this version counts preemptions and cached tokens, request by request."""
     return {"num_preemptions", "prefill_stats"} <= traits()
+
+
+def has_two_runners() -> bool:
+    """Whether this version's scheduler speaks to either model runner."""
+    # The attribute is set by the constructor: it is on no class, and its name is among those that the code uses.
+    return "use_v2_model_runner" in Scheduler.__init__.__code__.co_names
 
 
 def pause(scheduler: Any, paused: bool) -> None:

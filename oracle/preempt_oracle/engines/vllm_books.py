@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.child import Unsupported, require
 else:
+    import vllm_seams as seams
     from child import Unsupported, require
 
 #: Pools of at most this many usable blocks are walked block by block in every step.
@@ -20,8 +22,9 @@ SMALL = 64
 class Books:
     """One scheduler's queues and pool. Raises `Unsupported` if something that is read or wrapped is missing."""
 
-    def __init__(self, scheduler: Any, verified: bool) -> None:
-        _check(scheduler, verified)
+    def __init__(self, scheduler: Any, traits: frozenset[str]) -> None:
+        """`traits`: of its version, see `vllm_versions`."""
+        _check(scheduler, traits)
         self.scheduler = scheduler
         self.manager = scheduler.kv_cache_manager
         self.pool = self.manager.block_pool
@@ -41,7 +44,10 @@ class Books:
             queue = getattr(self.scheduler, name, None)
             if queue:
                 found += queue
-        found += self.scheduler.waiting  # a priority queue iterates in sorted order
+        held_back = bool(found)
+        found += seams.in_order(self.scheduler.waiting)
+        if held_back and self.scheduler.policy.value == "priority":
+            found.sort()  # the better head of the two queues comes next
         return found
 
     def place(self, request: Any) -> int | None:
@@ -108,10 +114,11 @@ class Books:
         }
 
 
-def _check(scheduler: Any, verified: bool) -> None:
+def _check(scheduler: Any, traits: frozenset[str]) -> None:
     """Check that every attribute read or wrapped is there. Raises `Unsupported` naming the first that is missing."""
     require(scheduler, ("schedule", "update_from_output", "add_request", "finish_requests", "requests", "running"))
-    require(scheduler, ("waiting", "max_model_len", "kv_cache_manager", "_preempt_request", "_free_request"))
+    require(scheduler, ("num_spec_tokens", "num_lookahead_tokens", "update_draft_token_ids"))
+    require(scheduler, ("waiting", "max_model_len", "kv_cache_manager", "_free_request"))
     require(scheduler.kv_cache_manager, ("allocate_slots", "get_computed_blocks", "block_pool", "coordinator"))
     require(scheduler.kv_cache_manager.coordinator, ("single_type_managers",))
     managers = scheduler.kv_cache_manager.coordinator.single_type_managers
@@ -125,8 +132,20 @@ def _check(scheduler: Any, verified: bool) -> None:
     require(pool.null_block, ("block_id", "ref_cnt", "block_hash", "is_null", "next_free_block"))
     if pool.null_block.block_id != 0:
         raise Unsupported(f"the null block is block {pool.null_block.block_id}, not 0")
-    if verified:
-        require(scheduler, ("reset_prefix_cache", "set_pause_state", "pause_state", "current_step", "num_spec_tokens"))
-        require(scheduler, ("num_lookahead_tokens", "update_draft_token_ids"))
-        require(scheduler, ("kv_holding_waiting", "use_v2_model_runner", "scheduler_reserve_full_isl"))
-        require(scheduler.kv_cache_manager, ("watermark_blocks",))
+    for trait, owner, names in (
+        ("preempt-method", scheduler, ("_preempt_request",)),
+        ("reset", scheduler, ("reset_prefix_cache",)),
+        ("v2-runner", scheduler, ("use_v2_model_runner",)),
+        ("pause", scheduler, ("set_pause_state", "pause_state")),
+        ("whole-fit", scheduler, ("scheduler_reserve_full_isl",)),
+        ("watermark", scheduler.kv_cache_manager, ("watermark_blocks",)),
+        ("cadence", scheduler, ("current_step",)),
+        ("holding-queue", scheduler, ("kv_holding_waiting",)),
+    ):
+        if trait in traits:
+            require(owner, names)
+    if "preempt-method" not in traits:
+        require(scheduler.kv_cache_manager, ("free",))
+        require(scheduler.waiting, ("prepend_request",))
+    require(scheduler.waiting, ("pop_request",))
+    require(scheduler, ("scheduler_config", "max_num_scheduled_tokens", "policy"))

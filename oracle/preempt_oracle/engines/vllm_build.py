@@ -2,7 +2,7 @@
 
 Runs in the engine's Python (standard library, torch and vLLM only). Everything below is the engine's real code with
 its real checks; only the model's description is made up, because the scheduler never looks at weights. Keywords are
-filtered by signature so that one file serves many versions; what was checked by hand is in `KNOWN`.
+filtered by signature so that one file serves many versions; what a version has is in `vllm_versions`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from unittest import mock
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines.child import Refused, Unsupported
-    from preempt_oracle.engines.vllm_async_features import accepted, takes
+    from preempt_oracle.engines.vllm_async_features import accepted
     from preempt_oracle.engines.vllm_model import described, model_config
+    from preempt_oracle.engines.vllm_traits import VERSION, traits
 else:
     import vllm_async_features as features  # the first of these: it sets vLLM's environment
     from child import Refused, Unsupported
-    from vllm_async_features import accepted, takes
+    from vllm_async_features import accepted
     from vllm_model import described, model_config
+    from vllm_traits import VERSION, traits
 
 import torch
 import vllm.v1.core.kv_cache_utils as kv_cache_utils
-from vllm import __version__ as version
 from vllm.config import CacheConfig, DeviceConfig, ParallelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -44,11 +45,8 @@ except ImportError:  # before 0.12
 # Nobody reads a child's log, and a pipe nobody reads fills up; what matters is raised.
 logging.disable(logging.CRITICAL)
 
-VERSION: str = version
 #: The status of a request that the user cancelled.
 ABORTED: Any = RequestStatus.FINISHED_ABORTED
-#: Versions whose scheduler was read line by line for the attributes that `vllm_watch` uses.
-KNOWN = ("0.31.0", "0.33.0")
 #: What `config.options` may turn on, besides the protocol's settings.
 OPTIONS = ("v2_runner", "outside_contract", "pipeline")
 POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
@@ -169,6 +167,8 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     # Building the whole may switch these off for an unknown platform; the scheduler itself runs everywhere.
     config.scheduler_config.async_scheduling = shape.ahead
     config.scheduler_config.enable_chunked_prefill = shape.chunked
+    if hasattr(config.scheduler_config, "chunked_prefill_enabled"):  # what the scheduler read before 0.12
+        config.scheduler_config.chunked_prefill_enabled = shape.chunked
     config.scheduler_config.long_prefill_token_threshold = shape.long_prefill
     config.cache_config.enable_prefix_caching = shape.caching
     config.cache_config.num_gpu_blocks = shape.total
@@ -185,8 +185,6 @@ def _fraction(shape: Shape) -> float:
     # vLLM takes a share of all blocks and rounds down; aiming at the middle makes the count exact.
     if not shape.watermark:
         return 0.0
-    if not takes(SchedulerConfig, "watermark"):
-        raise Refused(f"config.watermark: vLLM {VERSION} has none")
     if shape.watermark >= shape.total:
         raise Refused("config.watermark: vLLM wants less than the whole pool")
     return (shape.watermark + 0.5) / shape.total
@@ -220,14 +218,33 @@ def _check_pool(shape: Shape) -> None:
         )
 
 
-def build(shape: Shape) -> Any:
-    """A fresh scheduler of this shape. Raises `Refused` where vLLM refuses to start, `Unsupported` where it differs."""
-    if shape.v2_runner and not hasattr(VllmConfig, "use_v2_model_runner"):
-        raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
+def _check_modes(shape: Shape) -> None:
+    """Refuse what was asked for and this version does not have."""
+    has = traits()
     if shape.frames > 1 and not features.can_fly():
         raise Refused(f"config.frames: vLLM {VERSION} has no asynchronous scheduling that this adapter knows")
+    if (shape.frames > 2 or shape.pipeline) and not features.can_fly_many():
+        raise Refused(
+            f"config.frames: {shape.frames}: vLLM {VERSION} does not account for what flies of a victim: two at most, "
+            "scheduled ahead"
+        )
+    if shape.v2_runner and "v2-runner" not in has:
+        raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
     if shape.drafts and not features.can_draft():
         raise Refused(f"config.drafts: vLLM {VERSION} has no drafts that this adapter knows")
+    if shape.watermark and "watermark" not in has:
+        raise Refused(f"config.watermark: vLLM {VERSION} has none")
+    # Not chunked, a prefill is admitted as a whole or not at all: nothing is asked for that it does not have.
+    if shape.whole_fit and shape.chunked and "whole-fit" not in has:
+        raise Refused(
+            f"config.whole_fit: vLLM {VERSION} has no scheduler_reserve_full_isl, a chunked prefill is admitted as "
+            "soon as its first chunk fits: ask for whole_fit = false"
+        )
+
+
+def build(shape: Shape) -> Any:
+    """A fresh scheduler of this shape. Raises `Refused` where vLLM refuses to start, `Unsupported` where it differs."""
+    _check_modes(shape)
     _check_pool(shape)
     # The number of frames that fly depends on the runner, which is chosen by model and platform unless told.
     with mock.patch.dict(os.environ, {"VLLM_USE_V2_MODEL_RUNNER": str(int(shape.v2_runner))}):
@@ -244,8 +261,10 @@ def _build(shape: Shape) -> Any:
     pages = KVCacheConfig(
         num_blocks=shape.total, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
     )
-    if shape.frames > 1 and config.max_concurrent_batches != shape.frames:
-        raise Unsupported(f"vLLM {VERSION} flies {config.max_concurrent_batches} frames, not {shape.frames}")
+    # Two frames ahead without stages: before this was a property, the executors said the same.
+    flies = getattr(config, "max_concurrent_batches", shape.frames)
+    if shape.frames > 1 and flies != shape.frames:
+        raise Unsupported(f"vLLM {VERSION} flies {flies} frames, not {shape.frames}")
     scheduler = (features.AsyncScheduler if shape.ahead else Scheduler)(
         **accepted(
             Scheduler.__init__,
@@ -261,7 +280,7 @@ def _build(shape: Shape) -> Any:
     if hasattr(scheduler, "use_v2_model_runner"):
         # Not a setting: vLLM picks the runner by model and platform, and only the shape of the output differs here.
         scheduler.use_v2_model_runner = shape.v2_runner
-    elif VERSION in KNOWN:
+    elif "v2-runner" in traits():
         raise Unsupported(f"vLLM {VERSION}: Scheduler.use_v2_model_runner is missing")
     if missing := sorted({"num_tokens", "num_output_tokens", "output_token_ids", "is_finished"} - features.traits()):
         raise Unsupported(f"vLLM {VERSION}: Request has no {', '.join(missing)}")
@@ -277,7 +296,8 @@ def _verify(scheduler: Any, shape: Shape) -> None:
         "budget": scheduler.max_num_scheduled_tokens,
         "max_length": scheduler.max_model_len,
         "long_prefill": settings.long_prefill_token_threshold,
-        "chunked": settings.enable_chunked_prefill,
+        # Another name for the same before 0.12.
+        "chunked": getattr(settings, "chunked_prefill_enabled", settings.enable_chunked_prefill),
         "caching": pool.enable_caching,
         "total": pool.num_gpu_blocks,
         "watermark": getattr(scheduler.kv_cache_manager, "watermark_blocks", 0),
@@ -289,8 +309,10 @@ def _verify(scheduler: Any, shape: Shape) -> None:
 
     if shape.drafts and scheduler.num_lookahead_tokens:
         raise Unsupported(f"vLLM {VERSION} reserves {scheduler.num_lookahead_tokens} slots for these drafts, not 0")
-    if shape.ahead and scheduler.decode_stagger != shape.stages:
-        raise Unsupported(f"vLLM {VERSION} decodes every {scheduler.decode_stagger} steps with {shape.stages} stages")
+    if shape.ahead:
+        apart = getattr(scheduler, "decode_stagger", getattr(scheduler, "pp_size", 1))  # the stages before 0.31
+        if apart != shape.stages:
+            raise Unsupported(f"vLLM {VERSION} decodes every {apart} steps with {shape.stages} stages")
 
 
 def _reason(error: ValueError) -> str:
@@ -300,9 +322,9 @@ def _reason(error: ValueError) -> str:
     return " ".join(told).removeprefix("Value error, ")
 
 
-def whole_fit(scheduler: Any) -> bool:
-    """Whether this scheduler admits only what fits as a whole; versions before the setting never do."""
-    return bool(getattr(scheduler, "scheduler_reserve_full_isl", False))
+def whole_fit(scheduler: Any, shape: Shape) -> bool:
+    """Whether this scheduler admits only what fits as a whole; before the setting, only what may not be cut."""
+    return bool(getattr(scheduler, "scheduler_reserve_full_isl", shape.whole_fit))
 
 
 @lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from `SchedulerOutput` alone, which is what a worker would get; block ids are vL
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,18 +25,22 @@ if __name__ == "__main__":
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines import vllm_build as build
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.faults import inject
     from preempt_oracle.engines.vllm_async import CADENCE, Flights
     from preempt_oracle.engines.vllm_books import Books
-    from preempt_oracle.engines.vllm_faults import FAULTS
+    from preempt_oracle.engines.vllm_faults import faults
+    from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
     from preempt_oracle.engines.vllm_watch import Watch
 else:
     import vllm_async_features as features  # the first of these: it sets vLLM's environment
     import vllm_build as build
+    import vllm_seams as seams
     from faults import inject
     from vllm_async import CADENCE, Flights
     from vllm_books import Books
-    from vllm_faults import FAULTS
+    from vllm_faults import faults
+    from vllm_traits import VERSION, listed, traits
     from vllm_watch import Watch
 
 CAPABILITIES = (
@@ -46,8 +51,6 @@ CAPABILITIES = (
     "priority",
     "salt",
     "unchunked",
-    "v2_runner",
-    "watermark",
     "whole_fit",
 )
 OBSERVES = (
@@ -71,11 +74,13 @@ OBSERVES = (
 )
 OBSERVES_SMALL = ("free-ids", "refs")
 #: What not every version can do.
-FEATURES = {
+FEATURES: Mapping[str, Callable[[], bool]] = {
     "frames": features.can_fly,
     "drafts": features.can_draft,
     "reset": features.can_reset,
     "pause": features.can_pause,
+    "v2_runner": lambda: "v2-runner" in traits(),
+    "watermark": lambda: "watermark" in traits(),
 }
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 REASONS = {"FINISHED_LENGTH_CAPPED": "length", "FINISHED_STOPPED": "stop", "FINISHED_ABORTED": "abort"}
@@ -89,31 +94,30 @@ class Vllm(Engine):
     def start(self, config: dict[str, Any]) -> Reply:
         """A fresh scheduler with this configuration, refused where vLLM itself refuses to start."""
         self.stop()
-        self.injection = inject(config, FAULTS)
+        self.injection = inject(config, faults(traits()))
         shape = build.parse(config)
         scheduler = build.build(shape)
-        verified = build.VERSION in build.KNOWN
         self.shape = shape
         self.scheduler = scheduler
         if self.injection is not None:
             self.injection.put(scheduler)  # before the watch, which then sits on top of it
-        self.books = Books(scheduler, verified)
+        self.books = Books(scheduler, traits())
         self.watch = Watch(self.books, shape.page_size)
         self.frame = -1
         self.flights = Flights(scheduler, shape.stages if shape.ahead else 1)
         self.told: set[str] = set()  # live requests the worker knows: told again in full, they resume
         assumes = [f"reject: checks of {MIRRORED}"]
-        if not verified:
+        if not listed():
             assumes.append("unverified version")
         if shape.outside_contract:
             assumes.append("outside_contract: vLLM's refusal of a maximum length beyond the pool was passed over")
         if shape.stages > 1:
             runner = "the V2 runner" if shape.ahead else "nothing scheduled ahead"
             assumes.append(f"frames: {shape.stages} pipeline stages and {runner}")
-        limits = {**config, "whole_fit": build.whole_fit(scheduler)}
+        limits = {**config, "whole_fit": build.whole_fit(scheduler, shape)}
         observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ()) + (("stats",) if features.counts() else ())
         can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())
-        return header("vllm", build.VERSION, limits, observes, can, reserved=1, assumes=assumes)
+        return header("vllm", VERSION, limits, observes, can, reserved=1, assumes=assumes)
 
     def stop(self) -> None:
         """Drop the scheduler."""
@@ -239,16 +243,15 @@ class Vllm(Engine):
             starts[name] = new.num_computed_tokens
             sent.append([name, 0, list(new.block_ids[0]), True])
             if name in self.told:  # the V2 runner gets a resumed request as a new one, outputs included
-                tokens = new.prefill_token_ids if new.prefill_token_ids is not None else new.prompt_token_ids
-                resumed.append([name, len(tokens)])
+                resumed.append([name, len(seams.prefill_tokens(new))])
         cached = output.scheduled_cached_reqs
-        again = cached.resumed_req_ids
+        again = seams.resumed(cached)
         for index, name in enumerate(cached.req_ids):
             starts[name] = cached.num_computed_tokens[index]
             blocks = cached.new_block_ids[index]
             if name in again:
                 sent.append([name, 0, list(blocks[0]) if blocks else [], True])
-                tokens = cached.all_token_ids.get(name)
+                tokens = seams.resumed_tokens(cached, name)
                 resumed.append([name, None if tokens is None else len(tokens)])
             elif blocks and blocks[0]:
                 sent.append([name, 0, list(blocks[0])])

@@ -6,33 +6,33 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.faults import Fault, Injection
-    from preempt_oracle.engines.vllm_faults_parts import During, Parts, after_preemption, preempting, waits
+    from preempt_oracle.engines.vllm_faults_parts import During, Parts, after_preemption, calling, preempting, waits
 else:
+    import vllm_seams as seams
     from faults import Fault, Injection
-    from vllm_faults_parts import During, Parts, after_preemption, preempting, waits
+    from vllm_faults_parts import During, Parts, after_preemption, calling, preempting, waits
 
 
-def _table_freed(into: Injection, scheduler: Any, method: str, spoil: Callable[[list[Any]], list[Any]]) -> None:
-    """What the allocator gives back of a table while `method` works on a request."""
-    during = During(into, scheduler, method)
+def _table_freed(into: Injection, scheduler: Any, during: During, spoil: Callable[[list[Any]], list[Any]]) -> None:
+    """What the allocator gives back of a table while something is under way."""
 
-    def pop(original: Callable[..., Any], name: str) -> Any:
-        blocks = list(original(name))
+    def change(blocks: list[Any]) -> list[Any]:
         if during.request is None or during.request.status.name == "FINISHED_ABORTED" or not blocks:
             return blocks
         into.acted()
         return spoil(blocks)
 
-    into.wrap(Parts(scheduler).single, "pop_blocks_for_free", pop)
+    seams.around_table_free(into.wrap, Parts(scheduler).single, change)
 
 
 def _victim_leaks(into: Injection, scheduler: Any) -> None:
-    _table_freed(into, scheduler, "_preempt_request", lambda blocks: blocks[:-1])
+    _table_freed(into, scheduler, preempting(into, scheduler), lambda blocks: blocks[:-1])
 
 
 def _end_leaks(into: Injection, scheduler: Any) -> None:
-    _table_freed(into, scheduler, "_free_blocks", lambda blocks: blocks[:-1])
+    _table_freed(into, scheduler, calling(into, scheduler, "_free_blocks"), lambda blocks: blocks[:-1])
 
 
 def _freed_twice(into: Injection, scheduler: Any) -> None:
@@ -45,7 +45,7 @@ def _freed_twice(into: Injection, scheduler: Any) -> None:
         return answer
 
     into.wrap(Parts(scheduler).pool, "free_blocks", free)
-    _table_freed(into, scheduler, "_preempt_request", lambda blocks: [*blocks, blocks[-1]])
+    _table_freed(into, scheduler, preempting(into, scheduler), lambda blocks: [*blocks, blocks[-1]])
 
 
 def _behind_the_plan(into: Injection, scheduler: Any, spoil: Callable[[Any], bool]) -> None:
@@ -88,7 +88,7 @@ def _credited_twice(into: Injection, scheduler: Any) -> None:
 
 def _not_counted(into: Injection, scheduler: Any) -> None:
     def touch(original: Callable[..., Any], blocks: Any) -> Any:
-        held = [block for block in blocks if block.ref_cnt > 0 and not block.is_null]
+        held = [block for block in seams.flat(blocks) if block.ref_cnt > 0 and not block.is_null]
         answer = original(blocks)
         for block in held:
             block.ref_cnt -= 1
@@ -189,8 +189,7 @@ def _without_its_salt(into: Injection, scheduler: Any) -> None:
     def add(original: Callable[..., Any], request: Any) -> Any:
         if request.cache_salt:
             request.cache_salt = None
-            del request.block_hashes[:]
-            request.update_block_hashes()
+            seams.rehash(request)
             into.acted()
         return original(request)
 
@@ -254,8 +253,9 @@ FAULTS = (
     Fault(
         "block-freed-twice",
         "Releases the last block of a victim's table twice, and counts no reference below zero.",
-        ("pool/free-once",),
+        ("pool/free-once", "live/survives"),
         _freed_twice,
+        why=NOT_EMPTIED,
     ),
     Fault(
         "block-credited-twice",

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.faults import Injection
 else:
+    import vllm_seams as seams
     from faults import Injection
 
 PRIORITY = ("vllm-priority",)
@@ -41,9 +43,21 @@ class Parts:
         length = min(request.num_computed_tokens + tokens, self.scheduler.max_model_len)
         return int(-(-length // self.page)) - len(self.table(request.request_id)) - self.free()
 
-    def step(self, request: Any) -> tuple[int, str]:
+
+class Steps:
+    """Counts the steps of a scheduler."""
+
+    def __init__(self, into: Injection, scheduler: Any) -> None:
+        self.count = 0
+        into.wrap(scheduler, "schedule", self._schedule)
+
+    def _schedule(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.count += 1
+        return original(*args, **kwargs)
+
+    def attempt(self, request: Any) -> tuple[int, str]:
         """Which attempt this is: the same in every try of one request in one step."""
-        return int(self.scheduler.current_step), str(request.request_id)
+        return self.count, str(request.request_id)
 
 
 def running(request: Any) -> bool:
@@ -57,32 +71,51 @@ def waits(request: Any) -> bool:
 
 
 class During:
-    """Says whether a call of one of the scheduler's methods is under way, and of which request."""
+    """Says whether something is under way, and of which request."""
 
-    def __init__(self, into: Injection, scheduler: Any, method: str) -> None:
+    def __init__(self) -> None:
         self.request: Any = None
-        into.wrap(scheduler, method, self._call)
 
-    def _call(self, original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
+    def begin(self, request: Any) -> None:
+        """It begins."""
         self.request = request
+
+    def end(self, _: Any) -> None:
+        """It is over."""
+        self.request = None
+
+
+def calling(into: Injection, scheduler: Any, method: str) -> During:
+    """While one of the scheduler's methods works on a request."""
+    during = During()
+
+    def call(original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
+        during.begin(request)
         try:
             return original(request, *args, **kwargs)
         finally:
-            self.request = None
+            during.end(request)
+
+    into.wrap(scheduler, method, call)
+    return during
 
 
 def preempting(into: Injection, scheduler: Any) -> During:
     """While a request is preempted."""
-    return During(into, scheduler, "_preempt_request")
+    during = During()
+    seams.around_preemption(into.wrap, scheduler, during.begin, during.end)
+    return during
+
+
+def nothing(_: Any) -> None:
+    """Of a preemption that only its end, or its beginning, is of interest."""
 
 
 def after_preemption(into: Injection, scheduler: Any, spoil: Callable[[Any], bool]) -> None:
-    """Do something to each victim behind `_preempt_request`; `spoil` says whether that made a difference."""
+    """Do something to each victim once it is queued again; `spoil` says whether that made a difference."""
 
-    def preempt(original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
-        answer = original(request, *args, **kwargs)
+    def after(request: Any) -> None:
         if spoil(request):
             into.acted()
-        return answer
 
-    into.wrap(scheduler, "_preempt_request", preempt)
+    seams.around_preemption(into.wrap, scheduler, nothing, after)

@@ -1,4 +1,4 @@
-"""Faults put into vLLM: the plan, the message to the worker, outputs and cancellations. See `vllm_faults`."""
+"""Faults put into vLLM: queues, budget, and the gates of admission. See `vllm_faults`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.faults import Fault, Injection
-    from preempt_oracle.engines.vllm_faults_parts import Parts, after_preemption, waits
+    from preempt_oracle.engines.vllm_faults_parts import Parts, waits
 else:
+    import vllm_seams as seams
     from faults import Fault, Injection
-    from vllm_faults_parts import Parts, after_preemption, waits
+    from vllm_faults_parts import Parts, waits
 
 
 def _youngest(into: Injection, scheduler: Any) -> None:
@@ -42,19 +44,26 @@ def _upside_down(into: Injection, scheduler: Any) -> None:
     into.wrap(scheduler, "schedule", schedule)
 
 
+def _reaches(request: Any) -> int:
+    """The slots that a request needs for all it may be granted: drafts and promised outputs are among it."""
+    return int(request.num_tokens_with_spec + request.num_output_placeholders)
+
+
 def _passed_over(into: Injection, scheduler: Any) -> None:
     parts = Parts(scheduler)
 
     def schedule(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # One that needs no block: whether anybody should have been preempted for it is another question.
-        one = next((r for r in scheduler.running if r.num_tokens <= len(parts.table(r.request_id)) * parts.page), None)
+        one = next(
+            (r for r in scheduler.running if _reaches(r) <= len(parts.table(r.request_id)) * parts.page),
+            None,
+        )
         if one is None:
             return original(*args, **kwargs)
         earlier = scheduler.running[: scheduler.running.index(one)]
-        kept = one.next_decode_eligible_step
-        one.next_decode_eligible_step = scheduler.current_step + 2  # not in the step that begins now
+        again = seams.hold_back(scheduler, one)
         output = original(*args, **kwargs)
-        one.next_decode_eligible_step = kept
+        again()
         before = sum(output.num_scheduled_tokens.get(r.request_id, 0) for r in earlier)
         skipped = one in scheduler.running and one.request_id not in output.num_scheduled_tokens
         if skipped and before < scheduler.max_num_scheduled_tokens:
@@ -130,6 +139,24 @@ def _past_the_watermark(into: Injection, scheduler: Any) -> None:
 
 
 def _first_chunk_only(into: Injection, scheduler: Any) -> None:
+    manager = Parts(scheduler).manager
+    if not seams.admits_whole_by_slots(manager):
+
+        def fits(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            opened.append(not original(*args, **kwargs))
+            return True
+
+        def allocate(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            granted = original(*args, **kwargs)
+            if opened and opened.pop() and granted is not None:
+                into.acted()
+            return granted
+
+        opened: list[bool] = []
+        into.wrap(manager, "can_fit_full_sequence", fits)
+        into.wrap(manager, "allocate_slots", allocate)
+        return
+
     def change(given: dict[str, Any]) -> Callable[[], None]:
         given["full_sequence_must_fit"] = False
         return lambda: None
@@ -162,149 +189,6 @@ def _a_token_too_far(into: Injection, scheduler: Any) -> None:
         return answer
 
     into.wrap(scheduler, "_update_after_schedule", update)
-
-
-def _message(into: Injection, scheduler: Any, spoil: Callable[[Any], bool]) -> None:
-    """Change what the worker is told of requests that it knows."""
-
-    def make(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        data = original(*args, **kwargs)
-        if spoil(data):
-            into.acted()
-        return data
-
-    into.wrap(scheduler, "_make_cached_request_data", make)
-
-
-def _old_table(into: Injection, scheduler: Any) -> None:
-    parts = Parts(scheduler)
-    old: dict[str, list[int]] = {}
-
-    def preempt(original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
-        old[request.request_id] = [block.block_id for block in parts.table(request.request_id)]
-        return original(request, *args, **kwargs)
-
-    def spoil(data: Any) -> bool:
-        changed = False
-        for index, name in enumerate(data.req_ids):
-            if name in data.resumed_req_ids and old.get(name, []) != list(data.new_block_ids[index][0]):
-                data.new_block_ids[index] = (old.get(name, []),)
-                changed = True
-        return changed
-
-    into.wrap(scheduler, "_preempt_request", preempt)
-    _message(into, scheduler, spoil)
-
-
-def _not_announced(into: Injection, scheduler: Any) -> None:
-    def spoil(data: Any) -> bool:
-        any_resumed = bool(data.resumed_req_ids)
-        data.resumed_req_ids.clear()
-        return any_resumed
-
-    _message(into, scheduler, spoil)
-
-
-def _table_cut(into: Injection, scheduler: Any) -> None:
-    def blocks_of(original: Callable[..., Any], name: str) -> Any:
-        found = original(name)
-        (table,) = found.blocks
-        if len(table) < 2:
-            return found
-        into.acted()
-        return type(found)((list(table[:-1]),))
-
-    into.wrap(Parts(scheduler).manager, "get_blocks", blocks_of)
-
-
-def _growth_untold(into: Injection, scheduler: Any) -> None:
-    def spoil(data: Any) -> bool:
-        changed = False
-        for index, name in enumerate(data.req_ids):
-            if name not in data.resumed_req_ids and data.new_block_ids[index] is not None:
-                data.new_block_ids[index] = None
-                changed = True
-        return changed
-
-    _message(into, scheduler, spoil)
-
-
-def _prompt_only(into: Injection, scheduler: Any) -> None:
-    def spoil(data: Any) -> bool:
-        changed = False
-        for name in data.resumed_req_ids:
-            whole, prompt = data.all_token_ids.get(name, []), scheduler.requests[name].prompt_token_ids
-            if len(whole) > len(prompt):
-                data.all_token_ids[name] = list(prompt)
-                changed = True
-        return changed
-
-    _message(into, scheduler, spoil)
-
-
-def _token_lost(into: Injection, scheduler: Any) -> None:
-    def update(original: Callable[..., Any], request: Any, tokens: list[int], *args: Any, **kwargs: Any) -> Any:
-        if request.num_preemptions and tokens:
-            into.acted()
-            return [], False
-        return original(request, tokens, *args, **kwargs)
-
-    into.wrap(scheduler, "_update_request_with_output", update)
-
-
-def _token_repeated(into: Injection, scheduler: Any) -> None:
-    def update(original: Callable[..., Any], request: Any, tokens: list[int], *args: Any, **kwargs: Any) -> Any:
-        new, stopped = original(request, tokens, *args, **kwargs)
-        if request.num_preemptions and new and not stopped:
-            into.acted()
-            request.append_output_token_ids(new[-1])
-            new = [*new, new[-1]]
-        return new, stopped
-
-    into.wrap(scheduler, "_update_request_with_output", update)
-
-
-def _ends_early(into: Injection, scheduler: Any) -> None:
-    def spoil(request: Any) -> bool:
-        if request.num_output_tokens + 1 >= request.max_tokens:
-            return False
-        request.max_tokens -= 1
-        return True
-
-    after_preemption(into, scheduler, spoil)
-
-
-def _abort_keeps(into: Injection, scheduler: Any) -> None:
-    parts = Parts(scheduler)
-
-    def free(original: Callable[..., Any], request: Any, delay_free_blocks: bool = False) -> Any:
-        if request.status.name == "FINISHED_ABORTED" and parts.table(request.request_id):
-            into.acted()
-            delay_free_blocks = True
-        return original(request, delay_free_blocks)
-
-    into.wrap(scheduler, "_free_request", free)
-
-
-def _abort_stays(into: Injection, scheduler: Any) -> None:
-    ghosts: list[Any] = []
-
-    def finish(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        running = [*scheduler.running]
-        answer = original(*args, **kwargs)
-        ghosts.extend(r for r in running if r not in scheduler.running)
-        return answer
-
-    def schedule(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        if ghosts:
-            scheduler.running.extend(ghosts)
-            ghosts.clear()
-            into.acted()
-        return output
-
-    into.wrap(scheduler, "finish_requests", finish)
-    into.wrap(scheduler, "schedule", schedule)
 
 
 FAULTS = (
@@ -344,62 +228,5 @@ FAULTS = (
         ("frame/once",),
         _a_token_too_far,
         config={"chunked": True},
-    ),
-    Fault(
-        "stale-table-sent",
-        "Tells the worker the block table that a resumed request had before its preemption.",
-        ("resume/message",),
-        _old_table,
-    ),
-    Fault(
-        "resume-not-announced",
-        "Describes a resumed request to the worker as one that just goes on.",
-        ("resume/message",),
-        _not_announced,
-    ),
-    Fault(
-        "table-cut-short",
-        "Tells the worker all but the last block of a request that it admits.",
-        ("resume/message",),
-        _table_cut,
-    ),
-    Fault(
-        "growth-not-sent",
-        "Does not tell the worker of the block that a running request gets.",
-        ("resume/message",),
-        _growth_untold,
-    ),
-    Fault(
-        "outputs-not-sent",
-        "Tells the worker the prompt alone when it resumes a request that has outputs.",
-        ("victim/keep-tokens",),
-        _prompt_only,
-    ),
-    Fault("token-lost", "Drops the token of a request that was preempted before.", ("frame/once",), _token_lost),
-    Fault(
-        "token-repeated",
-        "Emits each token of a request that was preempted before twice.",
-        ("output/stream",),
-        _token_repeated,
-    ),
-    Fault(
-        "ends-one-token-early",
-        "Ends a request that was preempted one token before its length.",
-        ("output/stream",),
-        _ends_early,
-    ),
-    Fault(
-        "abort-keeps-blocks",
-        "Cancels a request and does not free its blocks.",
-        ("edge/abort",),
-        _abort_keeps,
-        script=("abort",),
-    ),
-    Fault(
-        "abort-stays-queued",
-        "Cancels a running request and still has it in the running queue after the next step.",
-        ("edge/abort",),
-        _abort_stays,
-        script=("abort",),
     ),
 )

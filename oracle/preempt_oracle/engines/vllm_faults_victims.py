@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.faults import Fault, Injection
-    from preempt_oracle.engines.vllm_faults_parts import PRIORITY, Parts, after_preemption, running
+    from preempt_oracle.engines.vllm_faults_parts import PRIORITY, Parts, Steps, after_preemption, nothing, running
 else:
+    import vllm_seams as seams
     from faults import Fault, Injection
-    from vllm_faults_parts import PRIORITY, Parts, after_preemption, running
+    from vllm_faults_parts import PRIORITY, Parts, Steps, after_preemption, nothing, running
 
 
 def _second_worst(into: Injection, scheduler: Any) -> None:
@@ -34,22 +36,21 @@ def _second_worst(into: Injection, scheduler: Any) -> None:
             into.acted()
         return granted
 
-    def preempt(original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
+    def show(_: Any) -> None:
         while hidden:
             worst, kept = hidden.pop()
             worst.priority, worst.arrival_time = kept
-        return original(request, *args, **kwargs)
 
     into.wrap(parts.manager, "allocate_slots", allocate)
-    into.wrap(scheduler, "_preempt_request", preempt)
+    seams.around_preemption(into.wrap, scheduler, show, nothing)
 
 
 def _although_it_fits(into: Injection, scheduler: Any) -> None:
-    parts = Parts(scheduler)
+    parts, steps = Parts(scheduler), Steps(into, scheduler)
     fooled: set[tuple[int, str]] = set()
 
     def allocate(original: Callable[..., Any], request: Any, tokens: int, *args: Any, **kwargs: Any) -> Any:
-        at = parts.step(request)
+        at = steps.attempt(request)
         if running(request) and len(scheduler.running) > 1 and at not in fooled and parts.short(request, tokens) <= 0:
             fooled.add(at)
             into.acted()
@@ -61,11 +62,11 @@ def _although_it_fits(into: Injection, scheduler: Any) -> None:
 
 
 def _one_more(into: Injection, scheduler: Any) -> None:
-    parts = Parts(scheduler)
+    parts, steps = Parts(scheduler), Steps(into, scheduler)
     failed: dict[tuple[int, str], bool] = {}  # a request that did not fit, and whether it was lied to since
 
     def allocate(original: Callable[..., Any], request: Any, tokens: int, *args: Any, **kwargs: Any) -> Any:
-        at = parts.step(request)
+        at = steps.attempt(request)
         if failed.get(at) is False and request in scheduler.running and parts.short(request, tokens) <= 0:
             failed[at] = True
             into.acted()
@@ -103,14 +104,15 @@ def _nobody(into: Injection, scheduler: Any) -> None:
 
 def _for_an_admission(into: Injection, scheduler: Any) -> None:
     parts = Parts(scheduler)
+    whole = {"full_sequence_must_fit": True} if seams.admits_whole_by_slots(parts.manager) else {}
 
     def schedule(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if scheduler.waiting and len(scheduler.running) > 1:
             head = scheduler.waiting.peek_request()
             if -(-head.num_tokens // parts.page) > parts.free():
-                parts.manager.allocate_slots(head, head.num_tokens, full_sequence_must_fit=True)  # in vain
+                parts.manager.allocate_slots(head, head.num_tokens, **whole)  # in vain
                 into.acted()
-                scheduler._preempt_request(scheduler.running.pop(), 0.0)
+                seams.preempt(scheduler, scheduler.running.pop())
         return original(*args, **kwargs)
 
     into.wrap(scheduler, "schedule", schedule)
@@ -122,7 +124,7 @@ def _unseen(into: Injection, scheduler: Any) -> None:
     def schedule(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if len(scheduler.running) > 1 and not parts.free():
             victim = scheduler.running.pop()
-            parts.manager.free(victim)
+            parts.coordinator.free(victim.request_id)
             victim.num_computed_tokens = 0
             victim.status = type(victim.status).PREEMPTED
             scheduler.waiting.prepend_request(victim)
@@ -182,15 +184,17 @@ def _lost(into: Injection, scheduler: Any) -> None:
 
 
 def _still_computed(into: Injection, scheduler: Any) -> None:
-    def preempt(original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
-        before = request.num_computed_tokens
-        answer = original(request, *args, **kwargs)
-        if before:
-            request.num_computed_tokens = before
-            into.acted()
-        return answer
+    computed: list[int] = []
 
-    into.wrap(scheduler, "_preempt_request", preempt)
+    def remember(request: Any) -> None:
+        computed[:] = [request.num_computed_tokens]
+
+    def restore(request: Any) -> None:
+        if computed[0]:
+            request.num_computed_tokens = computed[0]
+            into.acted()
+
+    seams.around_preemption(into.wrap, scheduler, remember, restore)
 
 
 def _forgets_an_output(into: Injection, scheduler: Any) -> None:
@@ -251,6 +255,8 @@ FAULTS = (
         "Preempts the second worst request instead of the worst (the second last under FCFS).",
         ("victim/choice",),
         _second_worst,
+        also=("victim/unplan",),
+        why="before 0.12 vLLM itself leaves a victim the grant it has, and the wrong victim may have one",
     ),
     Fault(
         "needless-preemption",

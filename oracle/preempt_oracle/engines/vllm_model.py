@@ -65,8 +65,10 @@ def described() -> Iterator[None]:
 
     Inspecting a model class imports its kernels, and the V2 runner wants a compiler of kernels; the scheduler neither.
     """
-    from vllm.config import vllm as whole
+    import vllm.config
     from vllm.model_executor.models import registry
+
+    whole = getattr(vllm.config, "vllm", vllm.config)  # one module before 0.12
 
     found = (_model_info(), "OPTForCausalLM")
     with ExitStack() as stack:

@@ -6,7 +6,8 @@ fault injected into a class of vLLM stays underneath and is seen. Where each obs
 * tables: `req_to_blocks` of the KV cache manager, read around every `allocate_slots` and compared as a whole at the end
   of a step; what the manager says it allocated is not used. What the worker is told is read from `SchedulerOutput`,
   which is a different object (see `vllm_child`).
-* demotions: around `Scheduler._preempt_request`; the trigger is the `allocate_slots` that failed last.
+* demotions: around each preemption, wherever this version has it (`vllm_seams`); the trigger is the `allocate_slots`
+  that failed last.
 * releases: what was passed to `BlockPool.free_blocks` meanwhile.
 * published hashes: blocks whose `block_hash` changed in `BlockPool.cache_full_blocks`; withdrawn ones through
   `_maybe_evict_cached_block` and `reset_prefix_cache`, checked against all hashes of a small pool after each step.
@@ -18,13 +19,18 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.child import Unsupported
     from preempt_oracle.engines.vllm_books import Books
     from preempt_oracle.engines.vllm_steps import Act, Grant, arrange, in_order
 else:
+    import vllm_seams as seams
     from child import Unsupported
     from vllm_books import Books
     from vllm_steps import Act, Grant, arrange, in_order
+
+#: Why a waiting request is passed over for a younger one: see `Watch._pop_request`.
+PASSED_OVER = "uncut: its tokens exceed the rest of the budget"
 
 
 class Watch:
@@ -54,10 +60,11 @@ class Watch:
             (self.pool, "cache_full_blocks", self._cache_full_blocks),
             (self.pool, "_maybe_evict_cached_block", self._evict),
             (self.pool, "reset_prefix_cache", self._reset),
-            (books.scheduler, "_preempt_request", self._preempt_request),
             (books.scheduler, "_free_request", self._free_request),
+            (books.scheduler.waiting, "pop_request", self._pop_request),
         ):
             self._wrap(owner, name, wrapper)
+        seams.around_preemption(self._wrap, books.scheduler, self._preempted, self._queued_again)
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         original = getattr(owner, name)
@@ -108,9 +115,26 @@ class Watch:
         self.timeline += late
         return granted
 
-    def _preempt_request(self, original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
+    def _pop_request(self, original: Callable[..., Any]) -> Any:
+        """Before 0.12, where prefills are not cut, one that exceeds the rest of the budget is passed over."""
+        request = original()
         name = request.request_id
-        demote: Act = {"act": "demote", "request": name}
+        config = self.books.scheduler.scheduler_config
+        if getattr(config, "chunked_prefill_enabled", True):
+            return request
+        grants = [entry for entry in self.timeline if isinstance(entry, Grant)]
+        if grants and grants[-1].request == name:
+            return request  # it was admitted
+        # What vLLM does is told as passed over only where the budget, counted here, bears it out.
+        wanted = request.num_tokens - self._hits.get(name, 0)
+        wanted = min(wanted, config.long_prefill_token_threshold or wanted)
+        left = self.books.scheduler.max_num_scheduled_tokens - sum(grant.tokens for grant in grants)
+        if wanted > left:
+            self.timeline.append({"act": "skip", "request": name, "guard": PASSED_OVER})
+        return request
+
+    def _preempted(self, request: Any) -> None:
+        demote: Act = {"act": "demote", "request": request.request_id}
         if self._short is None:
             demote["cause"] = "reset"
         else:
@@ -118,8 +142,10 @@ class Watch:
             demote.update(cause=cause, beneficiaries=[beneficiary], need=need, supply=supply)
         self.timeline.append(demote)
         self._taken = []
-        answer = original(request, *args, **kwargs)
-        taken, self._taken = self._taken, None
+
+    def _queued_again(self, request: Any) -> None:
+        name = request.request_id
+        taken, self._taken = self._taken or [], None
         self.timeline.append(
             {
                 "act": "release",
@@ -134,7 +160,6 @@ class Watch:
         if place is not None:
             self.timeline.append({"act": "requeue", "request": name, "index": place, "known": request.num_tokens})
         self.timeline.append({"act": "unplan", "request": name})  # dropped by `take` if there was no grant
-        return answer
 
     def _free_request(self, original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
         self._taken = []

@@ -40,6 +40,10 @@ def show(out: Console, found: Injected) -> None:
         names = ", ".join(safe(name, 60) for name in found.elsewhere)
         out.print(f"not under {found.policy}: {names}", soft_wrap=True)
     broken = f"{len(found.alarms)} of them break a rule" if found.alarms else "no rule is broken"
+    if found.known:
+        rules = sorted({v.rule for seen in found.known.values() for v in seen})
+        known = f"{len(found.known)} show what was found in this version ({', '.join(rules)})"
+        broken = f"{known}; {broken}" if found.alarms else known
     out.print(f"control: {count(found.controls, 'workload')} without a fault, {broken}", soft_wrap=True)
     caught = sum(row.outcome is Outcome.CAUGHT for row in found.rows)
     words = {Verdict.CONFORMS: "OK", Verdict.VIOLATES: "FAILED"}.get(found.verdict, found.verdict.value.upper())
@@ -83,6 +87,7 @@ def document(found: Injected) -> bytes:
         "control": {
             "workloads": found.controls,
             "alarms": [{"seed": seed, "violations": _plain(v)} for seed, v in found.alarms.items()],
+            "known": [{"seed": seed, "violations": _plain(v)} for seed, v in found.known.items()],
         },
         "not_under_this_policy": list(found.elsewhere),
         "faults": [_row(row) for row in found.rows],

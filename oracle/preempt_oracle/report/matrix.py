@@ -30,7 +30,7 @@ LEGEND = {
     IDLE: "not exercised",
     UNSEEN: "not observable",
 }
-_COLOUR = {HELD: "green", BROKEN: "bold red", KNOWN: "yellow", OPEN: "yellow", IDLE: "yellow", UNSEEN: "dim"}
+COLOUR = {HELD: "green", BROKEN: "bold red", KNOWN: "yellow", OPEN: "yellow", IDLE: "yellow", UNSEEN: "dim"}
 
 
 def symbol(tally: Tally, family: str) -> str:
@@ -80,7 +80,7 @@ def _table(matrix: Matrix) -> Table:
         what = f"{safe(str(row.key), 60)}\n  {safe(row.key.policy, 30)}, {count(row.size, unit)}"
         tally = row.judged.tally if row.judged is not None else None
         symbols = [symbol(tally, f) if tally is not None else "" for f in families()]
-        table.add_row(what, *(Text(s, style=_COLOUR.get(s, "")) for s in symbols), _verdict(row))
+        table.add_row(what, *(Text(s, style=COLOUR.get(s, "")) for s in symbols), _verdict(row))
     return table
 
 

@@ -1,10 +1,10 @@
 """Make the shipped traces: `python -m preempt_oracle.vectors.make [--check] [--edits]`.
 
-Every scenario of a vLLM is recorded from each version there is an adapter for, and those of the reference scheduler
-from the specification; then the edits are applied to what was recorded. A trace that does not come out as its scenario
-or edit says is not written. With `--check` nothing is written: what is there must be what would be made, byte for byte
-(packed traces: what is in them). With `--edits` no engine is needed: the reference's scenarios are played, and the
-broken copies made from them and from the vLLM traces that are there.
+Every scenario of a vLLM is recorded from each version that every run of the tests drives, and those of the reference
+scheduler from the specification; then the edits are applied to what was recorded. A trace that does not come out as
+its scenario or edit says is not written. With `--check` nothing is written: what is there must be what would be made,
+byte for byte (packed traces: what is in them). With `--edits` no engine is needed: the reference's scenarios are
+played, and the broken copies made from them and from the vLLM traces that are there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def record(folder: Path = FOLDER) -> Made:
     """Every scenario, on every version. Raises Wrong, HarnessError."""
     made = played(folder)
     scenarios = dict(_scenarios(folder, f"{ENGINE}=="))
-    for version in ENGINES[ENGINE].versions:
+    for version in ENGINES[ENGINE].driven:
         environment = ready(ENGINE, version)
         if environment is None:
             raise Wrong(f"{ENGINE}=={version} is not installed: preempt-oracle engines install {ENGINE}=={version}")

@@ -126,6 +126,12 @@ VLLM_FCFS = Profile(
     core=CORE_WITH_WORKER,
 )
 
+#: Those that were run.
+_VLLM_BEFORE_0_33 = (
+    *("0.11.0", "0.13.0", "0.16.0", "0.18.1", "0.20.0", "0.22.1"),
+    *("0.25.1", "0.28.0", "0.30.0", "0.31.0", "0.32.0"),
+)
+
 VLLM_PRIORITY = Profile(
     name="vllm-priority",
     contract=evolve(
@@ -149,9 +155,9 @@ VLLM_PRIORITY = Profile(
             knob="after_self",
             value=AfterSelf.STOP,
             engine="vllm",
-            versions=("0.31.0",),
-            why="contract (0.33.0): the pass goes on behind a self-preempted requester; 0.31.0 ends it, so later "
-            "requests that fit get nothing in that step",
+            versions=_VLLM_BEFORE_0_33,
+            why="contract (0.33.0): the pass goes on behind a self-preempted requester; earlier versions end it (same "
+            "method, `if new_blocks is None: break`), so later requests that fit get nothing in that step",
             scenario="PRIORITY, pages of 4, pool of 4: the worst request is not last in running and preempts itself",
         ),
     ),

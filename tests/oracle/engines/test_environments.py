@@ -290,8 +290,8 @@ def test_another_version_may_be_tried_and_is_unverified(toy, pip, monkeypatch):
 
     monkeypatch.setattr(environments, "pip", other)
     assert not environments.install("toy", "2.0").verified
-    rows = [(row.version, row.state, row.verified) for row in environments.listing()]
-    assert rows == [("1.0", "absent", True), ("2.0", "ready", False)]
+    rows = [(row.version, row.state, row.standing) for row in environments.listing()]
+    assert rows == [("1.0", "absent", "verified"), ("2.0", "ready", "unverified")]
 
 
 def test_a_checkout_is_unverified_and_keeps_the_users_path(toy, monkeypatch):

@@ -19,7 +19,7 @@ from preempt_properties.workload import workload
 
 pytestmark = pytest.mark.vllm
 
-VERSIONS = environments.ENGINES["vllm"].versions
+VERSIONS = environments.ENGINES["vllm"].driven
 CONFIG = Config("vllm-fcfs", 4, 2, 2, 16, 8, caching=True)
 A, B = Add("a", (1, 2, 3), 4), Add("b", (4, 5, 6), 4, arrival=1)
 BEYOND = {"frames", "drafts", "reset", "pause"}

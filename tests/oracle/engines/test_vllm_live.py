@@ -12,7 +12,7 @@ from preempt_oracle.engines import environments
 
 pytestmark = pytest.mark.vllm
 
-VERSIONS = environments.ENGINES["vllm"].versions
+VERSIONS = environments.ENGINES["vllm"].driven
 BASE = {
     "policy": "vllm-fcfs",
     "blocks": 4,

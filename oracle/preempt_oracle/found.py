@@ -1,0 +1,79 @@
+"""What was found in an engine, version by version: `vectors/findings-ENGINE.toml`, edited by hand.
+
+[[finding]]
+id = "F5"                               # as docs/findings.md has it
+scenario = "older/fault-drafts-kept"    # below vectors/scenarios; it names the rule that it breaks
+versions = ["0.11.0", "0.13.0"]         # those that have it; the others break nothing, or not that
+also = ["vllm-priority"]                # under which it may be seen too
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from preempt_oracle.engines.environments import ENGINES
+from preempt_oracle.matrix import VECTORS, ExpectedError
+from preempt_properties.scenario import Scenario, ScenarioError, loads
+from preempt_spec.rules import RULES
+
+
+@frozen
+class Finding:
+    """A fault that was found in an engine: the scenario that shows it, and the versions that have it."""
+
+    id: str
+    name: str  # of the scenario, by its path below `scenarios`
+    scenario: Scenario
+    versions: tuple[str, ...]
+    policies: tuple[str, ...]  # under which generated workloads may show it; the scenario's is among them
+
+    def shows(self, version: str, policy: str) -> bool:
+        """Whether a run of this version under this policy may show it."""
+        return version in self.versions and policy in self.policies
+
+    @property
+    def file(self) -> str:
+        """The scenario's path in a checkout of the project."""
+        return f"oracle/preempt_oracle/vectors/scenarios/{self.name}.toml"
+
+
+def rules(engine: str, policy: str) -> frozenset[str]:
+    """The rules that `NAME==VERSION` is known to break under a policy; none if nobody keeps a list."""
+    name, _, version = engine.partition("==")
+    if not (VECTORS / f"findings-{name}.toml").is_file():
+        return frozenset()
+    found = findings(name, ENGINES[name].versions)
+    return frozenset(f.scenario.rule for f in found if f.shows(version, policy))
+
+
+def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tuple[Finding, ...]:
+    """Read what was found in an engine. Raises ExpectedError naming file and field."""
+    file = folder / f"findings-{engine}.toml"
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise ExpectedError(f"{file}: {e}") from None
+    out = []
+    for i, row in enumerate(data.pop("finding", []), 1):
+        where = f"{file}: finding {i}"
+        if not isinstance(row, dict) or set(row) - {"also"} != {"id", "scenario", "versions"}:
+            raise ExpectedError(f"{where}: wants id, scenario, versions, perhaps also, and nothing else")
+        unknown = [v for v in row["versions"] if v not in versions]
+        if unknown:
+            raise ExpectedError(f"{where}: versions: {unknown[0]!r} is none of {', '.join(versions)}")
+        try:
+            text = (folder / "scenarios" / f"{row['scenario']}.toml").read_text(encoding="utf-8")
+            scenario = loads(text)
+        except (OSError, ScenarioError) as e:
+            raise ExpectedError(f"{where}: scenario: {e}") from None
+        if scenario.rule not in RULES:
+            raise ExpectedError(f"{where}: scenario: names no rule that it breaks")
+        policies = (scenario.config.policy, *row.get("also", ()))
+        out.append(Finding(str(row["id"]), str(row["scenario"]), scenario, tuple(row["versions"]), policies))
+    if data:
+        raise ExpectedError(f"{file}: {next(iter(data))}: unknown field")
+    return tuple(out)

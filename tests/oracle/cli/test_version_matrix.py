@@ -1,0 +1,35 @@
+"""`matrix ENGINE`, where no engine is installed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_the_command_without_engines_names_what_installs_them(run, here):
+    result = run("matrix", "vllm", "--versions", "0.11.0, 0.33.0", "--results", "kept", "--json", "m.json")
+    assert result.exit_code == 3
+    assert "preempt-oracle engines install vllm==0.11.0" in result.stdout
+    assert len(json.loads((here / "m.json").read_bytes())["rows"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("vllm", "--versions", "0.12.0"), "'0.12.0' is none of 0.11.0"),
+        (("vllm", "--versions", ","), "--versions: 'none'"),
+        (("gpt",), "unknown engine 'gpt'"),
+        (("vidur",), "findings-vidur.toml"),
+        (("vllm", "--markdown"), "--markdown is not for ENGINE"),
+        (("vllm", "--versions", "0.33.0", "--page", "p.md"), "--page wants all versions"),
+        (("--versions", "0.33.0"), "--versions goes with ENGINE"),
+        (("--fresh",), "--fresh goes with ENGINE"),
+        (("vllm", "--results", "file/below"), "cannot make the folder"),
+    ],
+)
+def test_what_cannot_be_asked_for(run, here, words, message):
+    (here / "file").write_text("")
+    result = run("matrix", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
