@@ -5,6 +5,7 @@ id = "F5"                               # as docs/findings.md has it
 scenario = "older/fault-drafts-kept"    # below vectors/scenarios; it names the rule that it breaks
 versions = ["0.11.0", "0.13.0"]         # those that have it; the others break nothing, or not that
 also = ["vllm-priority"]                # under which it may be seen too
+generated = false                       # if generated workloads leave its configuration out
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Finding:
     name: str  # of the scenario, by its path below `scenarios`
     scenario: Scenario
     versions: tuple[str, ...]
-    policies: tuple[str, ...]  # under which generated workloads may show it; the scenario's is among them
+    policies: tuple[str, ...]  # under which it may be seen; the scenario's is among them
+    generated: bool = True  # generated workloads may show it
 
     def shows(self, version: str, policy: str) -> bool:
         """Whether a run of this version under this policy may show it."""
@@ -42,12 +44,12 @@ class Finding:
 
 
 def rules(engine: str, policy: str) -> frozenset[str]:
-    """The rules that `NAME==VERSION` is known to break under a policy; none if nobody keeps a list."""
+    """The rules that `NAME==VERSION` is known to break in generated workloads; none if nobody keeps a list."""
     name, _, version = engine.partition("==")
     if not (VECTORS / f"findings-{name}.toml").is_file():
         return frozenset()
     found = findings(name, ENGINES[name].versions)
-    return frozenset(f.scenario.rule for f in found if f.shows(version, policy))
+    return frozenset(f.scenario.rule for f in found if f.generated and f.shows(version, policy))
 
 
 def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tuple[Finding, ...]:
@@ -60,8 +62,8 @@ def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tu
     out = []
     for i, row in enumerate(data.pop("finding", []), 1):
         where = f"{file}: finding {i}"
-        if not isinstance(row, dict) or set(row) - {"also"} != {"id", "scenario", "versions"}:
-            raise ExpectedError(f"{where}: wants id, scenario, versions, perhaps also, and nothing else")
+        if not isinstance(row, dict) or set(row) - {"also", "generated"} != {"id", "scenario", "versions"}:
+            raise ExpectedError(f"{where}: wants id, scenario, versions, perhaps also and generated, and nothing else")
         unknown = [v for v in row["versions"] if v not in versions]
         if unknown:
             raise ExpectedError(f"{where}: versions: {unknown[0]!r} is none of {', '.join(versions)}")
@@ -73,7 +75,8 @@ def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tu
         if scenario.rule not in RULES:
             raise ExpectedError(f"{where}: scenario: names no rule that it breaks")
         policies = (scenario.config.policy, *row.get("also", ()))
-        out.append(Finding(str(row["id"]), str(row["scenario"]), scenario, tuple(row["versions"]), policies))
+        name, generated = str(row["scenario"]), bool(row.get("generated", True))
+        out.append(Finding(str(row["id"]), name, scenario, tuple(row["versions"]), policies, generated))
     if data:
         raise ExpectedError(f"{file}: {next(iter(data))}: unknown field")
     return tuple(out)
