@@ -157,7 +157,7 @@ def lockstep(s: Stream, slots: bool = False) -> str:
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_judgement_of_valid_streams(policy: str):
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(streams(policy, readable, corrupted=False))
     def check(s: Stream) -> None:
         lockstep(s)
@@ -167,13 +167,13 @@ def test_same_judgement_of_valid_streams(policy: str):
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_slots(policy: str):
-    for s in drawn(policy, range(25)):
+    for s in drawn(policy, range(15)):
         lockstep(s, slots=True)
 
 
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_judgement_of_corrupted_streams(policy: str):
-    @settings(max_examples=60)
+    @settings(max_examples=40)
     @given(streams(policy, readable))
     def check(s: Stream) -> None:
         lockstep(s)
@@ -224,7 +224,7 @@ def test_the_short_cuts_are_taken(policy: str, monkeypatch: pytest.MonkeyPatch):
 
     for name in ("step", "deliver", "_mixed", "_decode"):
         counting(name)
-    for s in quiet(policy, range(30)):
+    for s in quiet(policy, range(20)):
         assert lockstep(s) == "conforms"
     assert taken["step fast"] >= 0.6 * taken["step"], taken
     assert taken["deliver fast"] >= 0.4 * taken["deliver"], taken
