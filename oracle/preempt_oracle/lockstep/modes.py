@@ -17,6 +17,8 @@ from preempt_oracle.lockstep.predicted import Build
 from preempt_properties.scenario import Config, Option, Scenario
 from preempt_properties.workload import workload
 
+#: Policies that are predicted.
+POLICIES: Final = ("vllm-fcfs", "vllm-priority")
 #: What the generator of workloads may use; ids are not used again, and no budget is below `max_running`: vLLM takes
 #: neither. Ties included: a prediction is right or wrong on them like anywhere else.
 CAPABILITIES: Final = frozenset(

@@ -24,7 +24,6 @@ from preempt_spec import micro as mi
 from preempt_spec.policies.functions import blocks_for
 from preempt_spec.policies.policy import AfterSelf, Policy
 from preempt_spec.reference import Reference
-from preempt_spec.state import Request
 from preempt_spec.view import Fate, Place
 
 #: Versions whose scheduler this follows.
@@ -300,14 +299,14 @@ class Predicted(Reference):
             for r in self.state.plan.entered
             if self._held_back(r) and self.steps - self.granted_at.get(r, 0) < self.build.stages
         )
-        return tuple(
-            ev.Skip(r, CADENCE) for r in behind if r not in granted and r not in self.state.plan.demoted
-        )
+        return tuple(ev.Skip(r, CADENCE) for r in behind if r not in granted and r not in self.state.plan.demoted)
 
     def _counted(self, step: ev.Step) -> tuple[ev.Cached, ...]:
         resumed = {r.request for r in step.resumed}
         hits = {h.request: h.tokens for h in step.hits}
-        return tuple(ev.Cached(s.request, hits.get(s.request, 0)) for s in step.sent if s.full and s.request not in resumed)
+        return tuple(
+            ev.Cached(s.request, hits.get(s.request, 0)) for s in step.sent if s.full and s.request not in resumed
+        )
 
     def _books(self, cached: tuple[ev.Cached, ...] | None = None) -> ev.Observed:
         """vLLM's own books, its free list in order."""

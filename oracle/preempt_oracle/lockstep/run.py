@@ -23,7 +23,7 @@ from preempt_spec import events as ev
 from preempt_spec.view import Fate
 
 #: Decisions after which a workload is left: some never end (F2 of docs/findings.md), and agree all the way.
-MOST_STEPS = 400
+MOST_STEPS = 250
 TRIES = 200  # runs spent on shortening the first divergence
 
 
@@ -51,6 +51,7 @@ class Cell:
 
     workloads: int = 0
     steps: int = 0
+    granting: int = 0  # of them, those that granted somebody tokens
     events: int = 0
     divergences: int = 0
     outside: int = 0  # workloads that the engine refused
@@ -75,6 +76,11 @@ class Lockstep:
     def steps(self) -> int:
         """Decisions compared."""
         return sum(c.steps for c in self.cells.values())
+
+    @property
+    def granting(self) -> int:
+        """Of them, those that granted somebody tokens."""
+        return sum(c.granting for c in self.cells.values())
 
     @property
     def workloads(self) -> int:
@@ -118,6 +124,7 @@ class Pair:
     reached: Counter[str]
     events: int = 0
     steps: int = 0
+    granting: int = 0
     due: list[ev.Event] = field(factory=list)  # predicted, and not seen of the engine yet
 
     @property
@@ -147,13 +154,14 @@ class Pair:
                 n[f"abort of a {p.state.request(real.request).place.value} request" + " in flight" * flies] += 1
                 yield p.abort(real.request)
             case ev.Control():
-                n[real.kind + " with frames in flight" * bool(p.state.frames)] += 1
+                n[f"control: {real.kind}" + " with frames in flight" * bool(p.state.frames)] += 1
                 yield p.control(real.kind)
             case ev.Deliver():
                 yield from self._delivered(p)
             case ev.Step() | ev.EngineError():
                 self.steps += 1
                 step = p.step()
+                self.granting += bool(step.requests)
                 _count(n, step)
                 yield step
 
@@ -181,7 +189,6 @@ def _count(n: Counter[str], step: ev.Step) -> None:
     n["prefix hit"] += len(hit)
     n["passed over by cadence"] += sum(isinstance(a, ev.Skip) for a in step.acts)
     n["drafts"] += sum(d.tokens for d in step.drafts)
-    n["empty step"] += not step.requests
 
 
 @frozen
@@ -293,6 +300,7 @@ def _workload(session: Session, out: Lockstep, mode: Mode, seed: int, tries: int
         return
     out.version = followed.pair.predicted.build.version
     cell.steps += followed.pair.steps
+    cell.granting += followed.pair.granting
     cell.events += followed.pair.events
     if followed.lines:
         cell.divergences += 1
