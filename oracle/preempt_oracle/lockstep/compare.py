@@ -43,7 +43,6 @@ REQUIRED: Final = frozenset(
 #: Field -> what it is, in the order in which a divergence is shown: what was decided, then what it was decided by.
 WORDS: Final[Mapping[str, str]] = {
     "event": "what happened",
-    "refused": "the engine refuses it",
     "frame": "frame",
     "requests": "grants, in order",
     "tokens": "tokens of the grants",
@@ -66,8 +65,8 @@ WORDS: Final[Mapping[str, str]] = {
     "proposed": "drafts proposed",
     "reason": "reason",
     "request": "request",
+    "arrives": "prompt, most outputs, priority, arrival, salt",
     "kind": "kind",
-    "finished": "finished",
     "running": "running queue",
     "waiting": "waiting queue",
     "free": "free blocks",
@@ -154,6 +153,9 @@ def _fields(event: ev.Event) -> Iterator[tuple[str, Any]]:
                 yield from _books(event.observed)
             else:
                 yield "reason", event.reason
+        case ev.Arrive():
+            yield "request", event.request
+            yield "arrives", (event.prompt, event.max_tokens, event.priority, event.arrival, event.salt)
         case _:
             yield "request", getattr(event, "request", "")
 

@@ -18,7 +18,7 @@ from preempt_oracle.reduce import reduce
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_oracle.verdict import policy_for
-from preempt_properties.scenario import Scenario
+from preempt_properties.scenario import Add, Scenario
 from preempt_spec import events as ev
 from preempt_spec.view import Fate
 
@@ -94,9 +94,24 @@ class Lockstep:
 
 
 class Listening(Session):
-    """A session that remembers what it told of the last frame: the prediction hears the same, not what is echoed."""
+    """A session that remembers its last command: the prediction hears that, and not what the engine echoes of it."""
 
-    told: ev.Deliver = ev.Deliver(-1)
+    told: Add | str | ev.Deliver = ""
+
+    def add(self, add: Add) -> wire.Arrive | wire.Reject | wire.EngineError | Refused:
+        """Remember, and go on."""
+        self.told = add
+        return super().add(add)
+
+    def abort(self, request: str) -> wire.Abort | wire.EngineError | Refused:
+        """Remember, and go on."""
+        self.told = request
+        return super().abort(request)
+
+    def control(self, kind: str) -> wire.Control | wire.EngineError | Refused:
+        """Remember, and go on."""
+        self.told = kind
+        return super().control(kind)
 
     def deliver(
         self,
@@ -145,28 +160,29 @@ class Pair:
         return compare(real, self.due.pop(0))
 
     def _next(self, real: ev.Event) -> Iterator[ev.Event]:
-        p, n = self.predicted, self.reached
-        match real:
-            case ev.Arrive():
-                yield from p.arrive(real)
-            case ev.Abort():
-                flies = any(real.request in f for f in p.state.frames.values())
-                n[f"abort of a {p.state.request(real.request).place.value} request" + " in flight" * flies] += 1
-                yield p.abort(real.request)
-            case ev.Control():
-                n[f"control: {real.kind}" + " with frames in flight" * bool(p.state.frames)] += 1
-                yield p.control(real.kind)
-            case ev.Deliver():
-                yield from self._delivered(p)
-            case ev.Step() | ev.EngineError():
+        p, n, told = self.predicted, self.reached, self.session.told
+        match real, told:
+            case ev.Arrive(), Add():
+                # vLLM's front end clips what could never be emitted.
+                most = min(told.max_tokens, p.state.limits.max_length - len(told.prompt))
+                yield from p.arrive(ev.Arrive(told.request, told.prompt, most, told.priority, told.arrival, told.salt))
+            case ev.Abort(), str():
+                flies = any(told in f for f in p.state.frames.values())
+                n[f"abort of a {p.state.request(told).place.value} request" + " in flight" * flies] += 1
+                yield p.abort(told)
+            case ev.Control(), str():
+                n[f"control: {told}" + " with frames in flight" * bool(p.state.frames)] += 1
+                yield p.control(told)
+            case ev.Deliver(), ev.Deliver():
+                yield from self._delivered(p, told)
+            case ((ev.Step() | ev.EngineError()), _):
                 self.steps += 1
                 step = p.step()
                 self.granting += bool(step.requests)
                 _count(n, step)
                 yield step
 
-    def _delivered(self, p: Predicted) -> Iterator[ev.Event]:
-        told = self.session.told
+    def _delivered(self, p: Predicted, told: ev.Deliver) -> Iterator[ev.Event]:
         fates = [x.fate for r, x in p.state.frames.get(told.frame, {}).items() if r in told.requests]
         self.reached["stale output appended"] += fates.count(Fate.DELIVER)
         self.reached["stale output dropped"] += fates.count(Fate.DROP)

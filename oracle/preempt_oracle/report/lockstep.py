@@ -135,7 +135,7 @@ def shown(value: Any) -> str:
 
 
 class ModeRow(msgspec.Struct, frozen=True):
-    """One combination of settings. `granting`: steps that granted tokens; `refused`: workloads that the engine did not take."""
+    """A combination of settings. `granting`: steps that granted tokens; `refused`: workloads the engine refused."""
 
     policy: str
     mode: tuple[str, ...]
