@@ -13,6 +13,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from preempt_oracle.lockstep.large import large
 from preempt_oracle.lockstep.predicted import Build
 from preempt_properties.scenario import Config, Option, Scenario
 from preempt_properties.workload import workload
@@ -145,9 +146,12 @@ def select(policies: Sequence[str], wanted: str) -> list[Mode]:
 
 
 def generated(seed: int, mode: Mode) -> Scenario:
-    """The workload of a seed in a mode."""
+    """The workload of a seed in a mode: one in four is large."""
     random = Random(seed)
-    scenario = workload(random, mode.policy, capabilities=CAPABILITIES)
+    if random.randrange(4):
+        scenario = workload(random, mode.policy, capabilities=CAPABILITIES)
+    else:
+        scenario = large(random, mode.policy)
     return evolve(scenario, config=_fitted(scenario.config, mode, random))
 
 

@@ -269,11 +269,11 @@ class Predicted(Reference):
         self._act(ev.Publish(request, new, len(self.state.plan.granted)))
 
     def _committed(self, request: str) -> int:
-        """Tokens whose pages may be published when an output is back."""
-        r = self.state.request(request)
-        if self.build.version == "0.31.0":
-            return r.computed - r.placeholders
-        return r.computed - sum(f[request].tokens for f in self.state.frames.values() if request in f)
+        """Tokens whose pages may be published when an output is back: those of frames that still fly are not.
+
+        0.31.0 subtracts placeholders, 0.33.0 tokens in flight. Behind an output only outputs fly: these are as many.
+        """
+        return self.state.request(request).computed - self.state.request(request).placeholders
 
     # -- the end of a step ---------------------------------------------------------------------------------------------
 

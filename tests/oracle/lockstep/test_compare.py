@@ -242,10 +242,10 @@ def run(do: str, edit: Edit, mode: str) -> tuple[Lockstep, Edited]:
 
 def test_the_stand_in_is_predicted():
     out = lockstep(
-        lambda: Session(InProcess(StandIn(), "the stand-in", "preempt_spec")), select(POLICIES, ""), 7, Budget(80)
+        lambda: Session(InProcess(StandIn(), "the stand-in", "preempt_spec")), select(POLICIES, ""), 7, Budget(40)
     )
     assert (out.broken, out.divergences, out.refusals) == ("", 0, {})
-    assert out.workloads == 80
+    assert out.workloads == 40
     assert out.steps > out.granting > 1000
 
 
