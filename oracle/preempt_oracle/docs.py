@@ -1,9 +1,9 @@
 """Documents generated from the code: `python -m preempt_oracle.docs` renews them, `--check` says which are stale.
 
 `docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, the figures of `docs/cost.md`; and, in README.md,
-`docs/trace.md` and `docs/cost.md`, whatever stands between `<!-- generated: NAME -->` and `<!-- /generated -->`, where
-NAME is one of `BLOCKS`. A rule that nothing shows at work, and no reason excuses, is told as a hole, and is exit 1 as
-well.
+`docs/trace.md`, `docs/lockstep.md` and `docs/cost.md`, whatever stands between `<!-- generated: NAME -->` and
+`<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows at work, and no reason excuses, is told
+as a hole, and is exit 1 as well.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from attrs import fields
 
 from preempt_oracle import traceability as tracing
+from preempt_oracle.lockstep import campaigns
 from preempt_oracle.report import cost_page, rulebook
 from preempt_oracle.report.rulebook import cell, first_line
 from preempt_oracle.report.traceability import page
@@ -177,6 +178,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "trace": trace_table,
     "exit-codes": exit_codes,
     **cost_page.BLOCKS,
+    **campaigns.BLOCKS,
 }
 
 
@@ -197,7 +199,7 @@ def documents(root: Path) -> Iterator[tuple[Path, str]]:
     yield root / "docs" / "profiles.md", profiles()
     yield root / "docs" / "traceability.md", traceability()
     cost = root / "docs" / "cost.md"
-    for by_hand in (root / "docs" / "trace.md", cost, root / "README.md"):
+    for by_hand in (root / "docs" / "trace.md", root / "docs" / "lockstep.md", cost, root / "README.md"):
         if by_hand.is_file():
             yield by_hand, filled(by_hand.read_text(encoding="utf-8"), by_hand.name)
     if cost.is_file():

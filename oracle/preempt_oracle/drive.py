@@ -93,7 +93,7 @@ def drive(
         raise HarnessError(f"{session.transport.name}: policy {e}") from None
     try:
         monitor = judge(to_spec(started.header), chosen, spec)
-        run = _Drive(session, scenario, seed, monitor)
+        run = Drive(session, scenario, seed, monitor)
     except Malformed as e:
         raise HarnessError(f"{session.transport.name}: header: {e}") from None
     scenery, advised = Scenery(monitor.shadow), dict[str, Violation]()
@@ -136,7 +136,9 @@ def _lacks(config: Config, started: Started) -> str:
 
 
 @mutable
-class _Drive:
+class Drive:
+    """A scenario on its way through an engine. `judge`: whoever keeps the shadow state, told of each event first."""
+
     session: Session
     scenario: Scenario
     seed: int

@@ -40,26 +40,26 @@ class ReferenceEngine(Engine):
             raise Refused("drafts are not judged together with a recurrent group")
         told = evolve(header(shape), version=SPEC_VERSION)
         self.reference = self.scheduler(told, profile.contract)
-        return {**_plain(to_wire(told)), "capabilities": sorted(EVERYTHING - {"offload"})}
+        return {**plain(to_wire(told)), "capabilities": sorted(EVERYTHING - {"offload"})}
 
     def add(self, cmd: Command) -> Reply:
         """A request arrives, or is refused."""
         arrive = ev.Arrive(
             cmd["request"], tuple(cmd["prompt"]), cmd["max_tokens"], cmd["priority"], cmd["arrival"], cmd["salt"]
         )
-        return _plain(to_wire(self.reference.arrive(arrive)[-1]))
+        return plain(to_wire(self.reference.arrive(arrive)[-1]))
 
     def abort(self, request: str) -> Reply:
         """A request is cancelled."""
-        return _plain(to_wire(self.reference.abort(request)))
+        return plain(to_wire(self.reference.abort(request)))
 
     def control(self, cmd: Command) -> Reply:
         """The operator acts."""
-        return _plain(to_wire(self.reference.control(cmd["kind"])))
+        return plain(to_wire(self.reference.control(cmd["kind"])))
 
     def step(self) -> Reply:
         """One decision."""
-        return _plain(to_wire(self.reference.step()))
+        return plain(to_wire(self.reference.step()))
 
     def deliver(self, cmd: Command) -> Reply:
         """Tokens arrive."""
@@ -69,14 +69,15 @@ class ReferenceEngine(Engine):
             cmd["frame"], tuple(cmd["requests"]), tokens, proposed=None if proposed is None else tuple(proposed)
         )
         told, *ended = self.reference.deliver(frame)
-        finished = [_plain(to_wire(e)) for e in ended]
-        return {**_plain(to_wire(told)), "finished": [{k: v for k, v in f.items() if k != "event"} for f in finished]}
+        finished = [plain(to_wire(e)) for e in ended]
+        return {**plain(to_wire(told)), "finished": [{k: v for k, v in f.items() if k != "event"} for f in finished]}
 
     def stop(self) -> None:
         """Forget it."""
         del self.reference
 
 
-def _plain(event: msgspec.Struct) -> Reply:
+def plain(event: msgspec.Struct) -> Reply:
+    """An event as the objects of JSON."""
     plain: Reply = msgspec.to_builtins(event)
     return plain

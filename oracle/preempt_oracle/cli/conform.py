@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -53,6 +51,7 @@ def command(
     """
     from preempt_oracle.campaign import Budget, campaign
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.scenarios import save
     from preempt_oracle.cli.target import REFERENCE, target
     from preempt_oracle.report.document import document
@@ -85,7 +84,7 @@ def command(
             e.show()  # what was found is worth more than its file
             return "", ""
 
-    with _Progress() as progress:
+    with Progress("rules broken") as progress:
         found = campaign(engine.connect, chosen, seed, budget, keep, progress, spec=spec, known=known)
     judged = Judged(
         engine.label,
@@ -118,25 +117,3 @@ def _random_seed() -> int:
     import secrets
 
     return secrets.randbelow(1_000_000)
-
-
-class _Progress:
-    """A line on standard error that is rewritten while the run goes on; nothing if that is no terminal."""
-
-    def __enter__(self) -> Callable[[int, float, int], None]:
-        """Where to report to."""
-        self._stream = sys.stderr
-        self._live = self._stream.isatty()
-        self._shown = -1.0
-        return self._report
-
-    def _report(self, workloads: int, seconds: float, broken: int) -> None:
-        if self._live and seconds - self._shown > 0.2:
-            self._shown = seconds
-            self._stream.write(f"\r\x1b[K{workloads} workloads, {seconds:.0f} s, {broken} rules broken")
-            self._stream.flush()
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown >= 0:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
