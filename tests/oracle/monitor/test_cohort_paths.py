@@ -36,7 +36,7 @@ from preempt_spec.state import State, initial
 from preempt_spec.system import clauses, run
 
 SEEDS = range(3)
-LIES = 60  # changed streams per valid one
+LIES = 100  # changed streams per valid one
 AFTER = 5  # events judged behind a lie
 
 
