@@ -46,8 +46,8 @@ def judged(version: str, mode: Mode, scenario: Scenario) -> tuple[list[ev.Event]
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_keeps_all_rules_but_those_that_vllm_breaks(version: str, policy: str):
     modes, broken = select((policy,), ""), Counter[str]()
-    for seed in range(50):
-        mode = modes[seed % len(modes)]
+    for seed in range(20):
+        mode = modes[13 * seed % len(modes)]  # all over the list, which has like beside like
         scenario = generated(seed, mode)
         _, violations = judged(version, mode, scenario)
         broken.update(v.rule for v in violations[:1])
