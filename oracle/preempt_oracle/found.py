@@ -64,6 +64,9 @@ def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tu
         where = f"{file}: finding {i}"
         if not isinstance(row, dict) or set(row) - {"also", "generated"} != {"id", "scenario", "versions"}:
             raise ExpectedError(f"{where}: wants id, scenario, versions, perhaps also and generated, and nothing else")
+        generated = row.get("generated", True)
+        if not isinstance(generated, bool):
+            raise ExpectedError(f"{where}: generated: must be true or false, not {generated!r}")
         unknown = [v for v in row["versions"] if v not in versions]
         if unknown:
             raise ExpectedError(f"{where}: versions: {unknown[0]!r} is none of {', '.join(versions)}")
@@ -75,7 +78,7 @@ def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tu
         if scenario.rule not in RULES:
             raise ExpectedError(f"{where}: scenario: names no rule that it breaks")
         policies = (scenario.config.policy, *row.get("also", ()))
-        name, generated = str(row["scenario"]), bool(row.get("generated", True))
+        name = str(row["scenario"])
         out.append(Finding(str(row["id"]), name, scenario, tuple(row["versions"]), policies, generated))
     if data:
         raise ExpectedError(f"{file}: {next(iter(data))}: unknown field")
