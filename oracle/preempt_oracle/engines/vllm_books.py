@@ -116,7 +116,8 @@ class Books:
         requests = self.scheduler.requests
         first = [(name, requests[name]) for name in admitted if name in requests]
         return {
-            "preemptions": self.past + sum(request.num_preemptions for request in requests.values()),
+            # Who was cancelled while it loads is over, and still known until the load is.
+            "preemptions": self.past + sum(r.num_preemptions for r in requests.values() if not r.is_finished()),
             "cached": [
                 [name, request.prefill_stats.num_cached_tokens, request.prefill_stats.num_external_cached_tokens]
                 for name, request in first

@@ -182,10 +182,12 @@ class Vllm(Engine):
         watch = self._watch()
         watch.finished.clear()
         if self.offload is not None and self.offload.copies.loading(request):
-            if self.offload.hits.get(request):
+            if self.offload.keeps(request, watch.tables.get(request, [])):
                 # vLLM keeps also the blocks that nothing fills until the load is over, which no trace can tell.
-                raise Refused(f"{request} loads behind a prefix hit: not cancelled here")
+                raise Refused(f"{request} loads, and has blocks that no copy fills: not cancelled here")
             watch.dying.add(request)
+        if self.offload is not None:
+            self.offload.hits.pop(request, None)
         self.scheduler.finish_requests(request, build.ABORTED)
         blocks = [block for _, _, ids in watch.finished for block in ids]
         watch.finished.clear()
@@ -256,6 +258,9 @@ class Vllm(Engine):
         if not names:
             reply["reason"] = self._why_empty(acts)
         self.told.update(names)
+        if self.offload is not None:
+            for name in names:
+                self.offload.hits.pop(name, None)
         if self.offload is not None and not names:
             # A worker with nothing to run reports all the same, and is listened to at once.
             copied, done = self.offload.report(self.frame)

@@ -64,8 +64,15 @@ class Offload:
     # -- what is seen ------------------------------------------------------------------------------------------------
 
     def loading(self) -> list[str]:
-        """Who holds blocks that copies fill, or have filled since, and is not running yet."""
-        return [r.request_id for r in self.scheduler.kv_holding_waiting if not r.is_finished()]
+        """Who holds blocks that copies fill, or have filled since, and is not running yet.
+
+        vLLM has them in a queue of their own, except who has loaded all it knows and that is one token: it is taken
+        for one that has nothing yet, blocks or no blocks, and loads again (docs/findings.md).
+        """
+        found = [r.request_id for r in self.scheduler.kv_holding_waiting if not r.is_finished()]
+        owned = self.scheduler.kv_cache_manager.coordinator.single_type_managers[0].req_to_blocks
+        again = [r.request_id for r in self.scheduler.waiting if r.request_id in self.hits and owned.get(r.request_id)]
+        return found + [name for name in again if name not in found]
 
     def dying(self) -> set[str]:
         """Who was cancelled and keeps its blocks until its load is over."""
@@ -75,6 +82,11 @@ class Offload:
             for job in self.copies.jobs.values()
             if job.direction == IN and job.request in live and live[job.request].is_finished()
         }
+
+    def keeps(self, request: str, table: Sequence[int]) -> list[int]:
+        """Blocks of one who loads that no copy fills: a prefix hit's, or what it loaded before."""
+        filled = {dst for job in self.copies.jobs.values() if job.request == request for _, dst in job.pairs}
+        return [block for block in table if block not in filled]
 
     def _free(self) -> int:
         return len(self.pool._free_list) + self.pool._num_chunks - self.pool._num_allocated_chunks

@@ -97,10 +97,12 @@ class Watch:
     def _matched(self, original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
         """What could be loaded; None, if the connector wants to be asked again later: the request is passed over.
 
-        It is told only where a copy is in flight with the worker: else there is nothing to wait for.
+        It is told only where a copy is in flight with the worker, or a load begins in this step: else there is nothing
+        to wait for.
         """
         answer = original(request, *args, **kwargs)
-        if answer[0] is None and self.offload is not None and self.offload.copies.jobs:
+        copying = self.offload is not None and self.offload.copies.jobs
+        if answer[0] is None and (copying or any(_is(entry, "load") for entry in self.timeline)):
             self.timeline.append({"act": "skip", "request": request.request_id, "guard": PENDING})
         return answer
 
@@ -128,10 +130,12 @@ class Watch:
             self.tables.setdefault(name, []).extend(blocks)
         hit = self._hits.pop(name, None)
         if kwargs.get("delay_cache_blocks"):  # copies will fill these blocks: it is not granted anything yet
-            load: Act = {"act": "load", "request": name, "computed": start, "blocks": [blocks], "hit": hit or 0}
-            self.timeline.append(load)
-            if self.offload is not None:
-                self.offload.hits[name] = hit or 0
+            if before == 0:  # else it loads once more what it has: its copies are told, and it waits where it was
+                self.timeline.append(
+                    {"act": "load", "request": name, "computed": start, "blocks": [blocks], "hit": hit or 0}
+                )
+                if self.offload is not None:
+                    self.offload.hits[name] = hit or 0
         else:
             self.timeline.append(Grant(name, start, num_new_tokens, blocks, hit))
         # A hash is published while the slots are allocated; it is told after the grant that makes the blocks owned.
@@ -317,3 +321,7 @@ class Watch:
             if self.published - hashed:
                 acts.append({"act": "withdraw", "after": after, "blocks": sorted(self.published - hashed)})
                 self.published = hashed
+
+
+def _is(entry: Grant | Act, kind: str) -> bool:
+    return not isinstance(entry, Grant) and entry["act"] == kind
