@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from preempt_oracle.engines.vllm_faults import faults
     from preempt_oracle.engines.vllm_offload import OBSERVES as OBSERVES_HOST
     from preempt_oracle.engines.vllm_offload import Offload
+    from preempt_oracle.engines.vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
     from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
     from preempt_oracle.engines.vllm_watch import Watch
 else:
@@ -44,6 +45,7 @@ else:
     from vllm_faults import faults
     from vllm_offload import OBSERVES as OBSERVES_HOST
     from vllm_offload import Offload
+    from vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
     from vllm_traits import VERSION, listed, traits
     from vllm_watch import Watch
 
@@ -100,13 +102,16 @@ class Vllm(Engine):
     def start(self, config: dict[str, Any]) -> Reply:
         """A fresh scheduler with this configuration, refused where vLLM itself refuses to start."""
         self.stop()
-        self.injection = inject(config, faults(traits()))
+        # With a connector the faults are the connector's.
+        offloads = bool((config.get("options") or {}).get("connector"))
+        self.injection = inject(config, OFFLOAD_FAULTS if offloads else faults(traits()))
         shape = build.parse(config)
         scheduler = build.build(shape)
         self.shape = shape
         self.scheduler = scheduler
         if self.injection is not None:
-            self.injection.put(scheduler)  # before the watch, which then sits on top of it
+            if shape.host_blocks or not offloads:
+                self.injection.put(scheduler)  # before the watch, which then sits on top of it
         self.books = Books(scheduler, traits())
         self.offload: Offload | None = None
         if shape.host_blocks:
