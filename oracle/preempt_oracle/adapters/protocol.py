@@ -176,10 +176,16 @@ class Session:
     def _copies(self, field: str, told: object) -> tuple[Copied, ...]:
         if not isinstance(told, list) or not all(isinstance(e, dict) for e in told):
             raise HarnessError(f"{self.transport.name}: {field}: expected a list of objects")
-        kinds = {kind.__struct_config__.tag: kind for kind in (wire.CopyStart, wire.CopyDone)}
-        if unknown := [e.get("event") for e in told if e.get("event") not in kinds]:
-            raise HarnessError(f"{self.transport.name}: {field}: {unknown[0]!r} is neither copy_start nor copy_done")
-        return tuple(self._read(e, kinds[e["event"]]) for e in told)
+        copies: list[Copied] = []
+        for e in told:
+            if e.get("event") == wire.CopyStart.__struct_config__.tag:
+                copies.append(self._read(e, wire.CopyStart))
+            elif e.get("event") == wire.CopyDone.__struct_config__.tag:
+                copies.append(self._read(e, wire.CopyDone))
+            else:
+                what = repr(e.get("event"))[:60]
+                raise HarnessError(f"{self.transport.name}: {field}: {what} is neither copy_start nor copy_done")
+        return tuple(copies)
 
     def _expected(self, do: str, reply: dict[str, Any]) -> wire.Event:
         kinds = (*_EVENTS[do], wire.EngineError)

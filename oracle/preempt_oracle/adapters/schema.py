@@ -4,9 +4,9 @@
 holds what is really exchanged to it. `python -m preempt_oracle.adapters.schema > stdio-v1.schema.json` renews it.
 
 An engine answers each command with exactly one line that carries the command's `id`. Replies are events of trace v1;
-the header of a start may add `capabilities`, a delivery may add the requests that it `finished`, a step and a delivery the copies
-between tiers that were over before it (`earlier`) and those that began or ended behind it (`later`). A second command
-is sent only after the reply to the first.
+the header of a start may add `capabilities`, a delivery may add the requests that it `finished`, a step and a delivery
+the copies between tiers that were over before it (`earlier`), and those that began or ended behind it (`later`). A
+second command is sent only after the reply to the first.
 """
 
 from __future__ import annotations

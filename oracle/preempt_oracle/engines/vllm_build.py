@@ -260,6 +260,8 @@ def _check_modes(shape: Shape) -> None:
         raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
     if shape.drafts and not features.can_draft():
         raise Refused(f"config.drafts: vLLM {VERSION} has no drafts that this adapter knows")
+    if shape.host_blocks and "holding-queue" not in has:
+        raise Refused(f"config.host_blocks: vLLM {VERSION} keeps who loads otherwise than this adapter knows")
     if shape.watermark and "watermark" not in has:
         raise Refused(f"config.watermark: vLLM {VERSION} has none")
     # Not chunked, a prefill is admitted as a whole or not at all: nothing is asked for that it does not have.

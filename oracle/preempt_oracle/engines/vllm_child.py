@@ -109,9 +109,8 @@ class Vllm(Engine):
         scheduler = build.build(shape)
         self.shape = shape
         self.scheduler = scheduler
-        if self.injection is not None:
-            if shape.host_blocks or not offloads:
-                self.injection.put(scheduler)  # before the watch, which then sits on top of it
+        if self.injection is not None and (shape.host_blocks or not offloads):
+            self.injection.put(scheduler)  # before the watch, which then sits on top of it
         self.books = Books(scheduler, traits())
         self.offload: Offload | None = None
         if shape.host_blocks:
@@ -328,7 +327,7 @@ class Vllm(Engine):
         names, tokens, proposed = cmd["requests"], cmd["tokens"], cmd.get("proposed")
         watch = self._watch()
         watch.finished.clear()
-        copied, earlier = None, []
+        copied, earlier = None, list[dict[str, Any]]()
         if self.offload is not None:
             copied, earlier = self.offload.report(cmd["frame"])
         landed = self.flights.deliver(cmd["frame"], names, tokens, copied)

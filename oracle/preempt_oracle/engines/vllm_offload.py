@@ -24,8 +24,6 @@ else:
     from child import Unsupported, require
     from vllm_copies import IN, OUT, Copies, Pairs
 
-from vllm.v1.outputs import KVConnectorOutput
-
 Event = dict[str, Any]
 
 #: What is told of a host tier on top of the device.
@@ -39,7 +37,9 @@ class Offload:
 
     def __init__(self, scheduler: Any, page_size: int, host_blocks: int, seed: int) -> None:
         from vllm.distributed.kv_transfer.kv_connector.v1.offloading import common
+        from vllm.v1.outputs import KVConnectorOutput
 
+        self.output = KVConnectorOutput
         require(common, ("OffloadingConnectorMetadata", "OffloadingWorkerMetadata"))
         self.messages = common
         self.scheduler = scheduler
@@ -89,7 +89,7 @@ class Offload:
         return [block for block in table if block not in filled]
 
     def _free(self) -> int:
-        return len(self.pool._free_list) + self.pool._num_chunks - self.pool._num_allocated_chunks
+        return int(len(self.pool._free_list) + self.pool._num_chunks - self.pool._num_allocated_chunks)
 
     def _evicted(self) -> list[int]:
         now = {chunk.chunk_id: key for key, chunk in self.policy.chunks.items()}
@@ -161,7 +161,7 @@ class Offload:
             said.mark_completed(job.number)
             if job.direction == IN:
                 loaded.add(job.request)
-        output = KVConnectorOutput(
+        output = self.output(
             finished_recving=loaded or None, kv_connector_worker_meta=said if said.completed_jobs else None
         )
         return output, [job.done() for job in fresh]

@@ -16,8 +16,8 @@ else:
 
 HOST = {"host_blocks": True}
 PUBLISHED = (
-    "what was loaded is published when its request is looked at; if that is not admitted in the same step, a wrong page "
-    "is seen by its hash before anybody attends it"
+    "what was loaded is published when its request is looked at; if that is not admitted in the same step, a wrong "
+    "page is seen by its hash before anybody attends it"
 )
 Change = Callable[[Injection, Any, Any], None]  # the injection, the scheduler, a message for the worker
 
@@ -114,14 +114,28 @@ def _over_another(into: Injection, scheduler: Any, message: Any) -> None:
 
 
 def _resumes_before_its_load(into: Injection, scheduler: Any) -> None:
+    side = _side(scheduler)
+    hidden: dict[int, Any] = {}  # loads that are in flight, and nobody waits for
+
     def allocated(original: Callable[..., Any], request: Any, blocks: Any, tokens: int) -> Any:
         answer = original(request, blocks, tokens)
         if tokens:
             scheduler.finished_recving_kv_req_ids.add(request.request_id)
+            status = side._req_status[request.request_id]
+            hidden.update(dict.fromkeys(status.transfer_jobs, status))
+            status.transfer_jobs.clear()  # else an assertion of the connector would notice before anybody else
             into.acted()
         return answer
 
+    def heard(original: Callable[..., Any], output: Any) -> Any:
+        done = getattr(output.kv_connector_worker_meta, "completed_jobs", {})
+        for number in done:
+            if number in hidden:
+                hidden.pop(number).transfer_jobs.add(number)
+        return original(output)
+
     into.wrap(scheduler.connector, "update_state_after_alloc", allocated)
+    into.wrap(scheduler.connector, "update_connector_output", heard)
 
 
 def _evicts_what_is_in_use(into: Injection, scheduler: Any) -> None:
