@@ -35,12 +35,13 @@ from preempt_spec.view import Due, Fate, View
 
 VOCABULARY = 1000  # outputs are 1 … 1000: small enough to repeat, never an end-of-sequence id
 _MASK = (1 << 64) - 1
-#: Settings that go beyond one frame at a time: the capability each needs, and the value that asks for nothing.
-_BEYOND: Mapping[str, tuple[str, object]] = {
-    "frames": ("frames", 1),
-    "drafts": ("drafts", 0),
-    "host_blocks": ("host", 0),
-    "groups": ("groups", "full"),
+#: Settings that go beyond one frame at a time: the capabilities of which each needs one, and the value that asks for
+#: nothing.
+_BEYOND: Mapping[str, tuple[tuple[str, ...], object]] = {
+    "frames": (("frames",), 1),
+    "drafts": (("drafts",), 0),
+    "host_blocks": (("host", "offload"), 0),
+    "groups": (("groups",), "full"),
 }
 
 
@@ -127,10 +128,10 @@ def drive(
 
 def _lacks(config: Config, started: Started) -> str:
     """Why the scheduler that started is not what was asked for: it never heard of a setting, and would pass it over."""
-    for name, (capability, nothing) in _BEYOND.items():
+    for name, (wanted, nothing) in _BEYOND.items():
         value = getattr(config, name)
-        if value != nothing and capability not in started.capabilities:
-            return f"{name} = {value!r}: {started.header.engine} has no capability {capability!r}"
+        if value != nothing and not started.capabilities.intersection(wanted):
+            return f"{name} = {value!r}: {started.header.engine} has no capability {' or '.join(map(repr, wanted))}"
     frames = started.header.limits.frames
     return "" if frames == config.frames else f"frames = {config.frames}: the engine flies {frames}"
 
@@ -220,7 +221,10 @@ class Drive:
         event = self.session.step()
         if isinstance(event, Refused):
             raise HarnessError(f"{self.session.transport.name} refused a step: {event.reason}")
+        later = self.session.later
+        yield from self.session.earlier
         yield self._last(event)
+        yield from later
         for request in doomed:
             if not self.dead:
                 yield from self._abort(request)
@@ -247,8 +251,12 @@ class Drive:
         frame = min(self.judge.shadow.frames)
         due = {r: x for r, x in self.judge.shadow.frames[frame].items() if x.outputs}
         tokens = [self._sampled(frame, r, x) for r, x in due.items()]
-        for told in self.session.deliver(frame, [*due], tokens, self._proposed(frame, due)):
+        delivered = self.session.deliver(frame, [*due], tokens, self._proposed(frame, due))
+        later = self.session.later
+        yield from self.session.earlier
+        for told in delivered:
             yield self._last(told)
+        yield from later
 
     def _proposed(self, frame: int, due: Collection[str]) -> list[int] | None:
         """Drafts for the next grant of each, where they do not follow unasked."""

@@ -53,6 +53,7 @@ class Started:
 
 
 E = TypeVar("E", bound=msgspec.Struct)
+Copied = wire.CopyStart | wire.CopyDone
 
 _EVENTS = {
     "add": (wire.Arrive, wire.Reject),
@@ -72,6 +73,9 @@ class Session:
         self.options = dict(options or {})
         self._last = 0
         self._structure: Structure | None = None
+        #: Copies that the last reply told of: what ended before its event, what began or ended behind it.
+        self.earlier: tuple[Copied, ...] = ()
+        self.later: tuple[Copied, ...] = ()
 
     def start(self, config: Config, seed: int = 0) -> Started | Refused | wire.EngineError:
         """A fresh scheduler."""
@@ -158,8 +162,32 @@ class Session:
         return self._typed(do, self._ask(do, **fields))
 
     def _typed(self, do: str, reply: dict[str, Any]) -> wire.Event | Refused:
+        self.earlier = self.later = ()
         if reply["event"] == "refused":
             return Refused(str(reply.get("reason", "")))
+        if do in ("step", "deliver"):
+            earlier, later = reply.pop("earlier", []), reply.pop("later", [])
+            self.earlier = self._copies("earlier", earlier)
+            event = self._expected(do, reply)
+            self.later = self._copies("later", later)
+            return event
+        return self._expected(do, reply)
+
+    def _copies(self, field: str, told: object) -> tuple[Copied, ...]:
+        if not isinstance(told, list) or not all(isinstance(e, dict) for e in told):
+            raise HarnessError(f"{self.transport.name}: {field}: expected a list of objects")
+        copies: list[Copied] = []
+        for e in told:
+            if e.get("event") == wire.CopyStart.__struct_config__.tag:
+                copies.append(self._read(e, wire.CopyStart))
+            elif e.get("event") == wire.CopyDone.__struct_config__.tag:
+                copies.append(self._read(e, wire.CopyDone))
+            else:
+                what = repr(e.get("event"))[:60]
+                raise HarnessError(f"{self.transport.name}: {field}: {what} is neither copy_start nor copy_done")
+        return tuple(copies)
+
+    def _expected(self, do: str, reply: dict[str, Any]) -> wire.Event:
         kinds = (*_EVENTS[do], wire.EngineError)
         for kind in kinds:
             if reply["event"] == kind.__struct_config__.tag:

@@ -4,8 +4,9 @@
 holds what is really exchanged to it. `python -m preempt_oracle.adapters.schema > stdio-v1.schema.json` renews it.
 
 An engine answers each command with exactly one line that carries the command's `id`. Replies are events of trace v1;
-the header of a start may add `capabilities`, a delivery may add the requests that it `finished`. A second command is
-sent only after the reply to the first.
+the header of a start may add `capabilities`, a delivery may add the requests that it `finished`, a step and a delivery
+the copies between tiers that were over before it (`earlier`), and those that began or ended behind it (`later`). A
+second command is sent only after the reply to the first.
 """
 
 from __future__ import annotations
@@ -109,9 +110,15 @@ class Stop(Struct, tag_field="do", tag="stop"):
 
 COMMANDS: Final = (Start, Add, Abort, Control, Step, Deliver, Stop)
 
+_COPY: Final[dict[str, Any]] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("CopyStart", "CopyDone")]}
+_COPIES: Final[dict[str, Any]] = {
+    "earlier": {"type": "array", "items": _COPY, "description": "Copies that ended before this event."},
+    "later": {"type": "array", "items": _COPY, "description": "Copies that began, or ended, behind this event."},
+}
 #: What a reply may carry beyond the fields of its event.
 _MORE: Final[dict[str, dict[str, Any]]] = {
     "Header": {"capabilities": {"type": "array", "items": {"type": "string"}}},
+    "Step": _COPIES,
     "Deliver": {
         "finished": {
             "type": "array",
@@ -126,7 +133,8 @@ _MORE: Final[dict[str, dict[str, Any]]] = {
                 "required": ["request"],
                 "additionalProperties": False,
             },
-        }
+        },
+        **_COPIES,
     },
 }
 #: What any reply of an adapter may carry that can put faults into its engine (`smoke --inject`).

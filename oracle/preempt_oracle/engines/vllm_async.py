@@ -76,10 +76,13 @@ class Flights:
             if step < r.next_decode_eligible_step and step - self.granted.get(r.request_id, 0) < self.stages
         ]
 
-    def deliver(self, number: int, names: list[str], tokens: list[list[int]]) -> dict[str, list[int]]:
+    def deliver(
+        self, number: int, names: list[str], tokens: list[list[int]], copied: Any = None
+    ) -> dict[str, list[int]]:
         """Hand the oldest frame's sampled tokens to the scheduler; for each of its requests, what it made of them.
 
-        That is what vLLM appended to the request and showed the user; of two that differ, the wrong one.
+        That is what vLLM appended to the request and showed the user; of two that differ, the wrong one. `copied`: what
+        the worker says of copies, for the KV connector.
         """
         if number not in self.frames:
             raise Refused(f"frame {number} does not fly")
@@ -93,7 +96,7 @@ class Flights:
             sampled[name] = list(some)
         del self.frames[number]
         before = {name: request.num_output_tokens for name, request in frame.requests.items()}
-        outputs = self.scheduler.update_from_output(frame.output, features.runner_output(sampled))
+        outputs = self.scheduler.update_from_output(frame.output, features.runner_output(sampled, copied))
         emitted: dict[str, list[int]] = {}
         for client in outputs.values():
             for output in client.outputs:

@@ -139,8 +139,8 @@ def draft_tokens(names: list[str], counts: list[int]) -> Any:
     return DraftTokenIds(req_ids=names, draft_token_ids=[[1] * count for count in counts])
 
 
-def runner_output(sampled: dict[str, list[int]]) -> Any:
-    """What the model runner would answer: sampled tokens per request of the frame, in its order."""
+def runner_output(sampled: dict[str, list[int]], copied: Any = None) -> Any:
+    """What the model runner would answer: sampled tokens per request of the frame, in its order, and what it copied."""
     names = list(sampled)
     values = {
         "req_ids": names,
@@ -150,4 +150,6 @@ def runner_output(sampled: dict[str, list[int]]) -> Any:
         "prompt_logprobs_dict": {},
         "pooler_output": [],
     }
+    if copied is not None:
+        values["kv_connector_output"] = copied
     return ModelRunnerOutput(**accepted(ModelRunnerOutput, values))

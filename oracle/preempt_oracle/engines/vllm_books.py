@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.child import Unsupported, require
+    from preempt_oracle.engines.vllm_offload import Offload
 else:
     import vllm_seams as seams
     from child import Unsupported, require
@@ -32,6 +33,7 @@ class Books:
         self.owned = single.req_to_blocks  # a defaultdict: read it with get(), or it grows
         self.small = len(self.pool.blocks) <= SMALL + 1
         self.past = 0  # preemptions of requests that are over
+        self.offload: Offload | None = None  # whoever knows who loads, and what the host has free
 
     def free(self) -> int:
         """Free blocks as the pool counts them, evictable ones included."""
@@ -46,6 +48,9 @@ class Books:
                 found += queue
         held_back = bool(found)
         found += seams.in_order(self.scheduler.waiting)
+        if self.offload is not None:
+            loading = {*self.offload.loading(), *self.offload.dying()}
+            found = [request for request in found if request.request_id not in loading]
         if held_back and self.scheduler.policy.value == "priority":
             found.sort()  # the better head of the two queues comes next
         return found
@@ -75,6 +80,10 @@ class Books:
             for name, blocks in self.owned.items()
             if blocks and name not in running
         ]
+        if self.offload is not None:
+            # Who loads holds memory, as is told of each load; who was cancelled meanwhile does until it is over.
+            apart = {*self.offload.loading(), *self.offload.dying()}
+            found = [entry for entry in found if entry[0] not in apart]
         names = {name for name, _, _ in found}
         return found + [[name, 0, tokens] for name, tokens in computed.items() if tokens and name not in names]
 
@@ -88,6 +97,8 @@ class Books:
             "waiting": [request.request_id for request in waiting],
             "held": self.held(set(running), waiting),
         }
+        if self.offload is not None:
+            record["loading"] = self.offload.loading()
         if self.small:
             record["free_ids"] = [self.free_ids()]
             record["refs"] = [
@@ -105,7 +116,8 @@ class Books:
         requests = self.scheduler.requests
         first = [(name, requests[name]) for name in admitted if name in requests]
         return {
-            "preemptions": self.past + sum(request.num_preemptions for request in requests.values()),
+            # Who was cancelled while it loads is over, and still known until the load is.
+            "preemptions": self.past + sum(r.num_preemptions for r in requests.values() if not r.is_finished()),
             "cached": [
                 [name, request.prefill_stats.num_cached_tokens, request.prefill_stats.num_external_cached_tokens]
                 for name, request in first

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import mmap
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -48,7 +49,10 @@ logging.disable(logging.CRITICAL)
 #: The status of a request that the user cancelled.
 ABORTED: Any = RequestStatus.FINISHED_ABORTED
 #: What `config.options` may turn on, besides the protocol's settings.
-OPTIONS = ("v2_runner", "outside_contract", "pipeline")
+OPTIONS = ("v2_runner", "outside_contract", "pipeline", "offload_outputs")
+#: The options that are words, and what each may be.
+WORDS: Mapping[str, tuple[str, ...]] = {"connector": ("", "offloading")}
+CONNECTORS: Mapping[str, str] = {"offloading": "OffloadingConnector"}
 POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
 _COUNTS = ("long_prefill", "watermark", "drafts", "host_blocks")  # settings that may be 0
 
@@ -75,6 +79,8 @@ class Shape:
     v2_runner: bool = False
     outside_contract: bool = False  # start although the longest sequence exceeds the pool
     pipeline: bool = False  # frames fly through pipeline stages, and none is scheduled ahead of an output it needs
+    connector: str = ""  # what offloads to `host_blocks`
+    offload_outputs: bool = False  # not only pages of the prompt
 
     @property
     def ahead(self) -> bool:
@@ -94,16 +100,18 @@ class Shape:
 
 def parse(config: dict[str, Any]) -> Shape:
     """The protocol's `config` as a shape. Raises `Refused` for what no version of vLLM can be started with."""
-    names = {f.name for f in dataclasses.fields(Shape)} - set(OPTIONS)
+    names = {f.name for f in dataclasses.fields(Shape)} - {*OPTIONS, *WORDS}
     unknown = sorted(set(config) - names - {"seed", "options"})
     if unknown:
         raise Refused(f"config.{unknown[0]}: not a setting of this adapter")
     options = config.get("options") or {}
     for name in options:
-        if name not in OPTIONS:
+        if name not in OPTIONS and name not in WORDS:
             raise Refused(f"config.options.{name}: not an option of this adapter")
+        if name in WORDS and options[name] not in WORDS[name]:
+            raise Refused(f"config.options.{name}: {options[name]!r} is none of {', '.join(filter(None, WORDS[name]))}")
     try:
-        chosen: dict[str, Any] = {name: bool(value) for name, value in options.items()}
+        chosen: dict[str, Any] = {n: options[n] if n in WORDS else bool(options[n]) for n in options}
         shape = Shape(**chosen, **{n: config[n] for n in names if n in config})
     except TypeError as error:
         raise Refused(f"config: {error}") from error
@@ -114,8 +122,13 @@ def parse(config: dict[str, Any]) -> Shape:
         least = 0 if name in _COUNTS else 1
         if type(value) is not int or value < least:
             raise Refused(f"config.{name}: {value!r} is not a whole number of at least {least}")
-    if shape.host_blocks:
-        raise Refused(f"config.host_blocks: {shape.host_blocks}: vLLM's host tier is a KV connector, not driven here")
+    if shape.host_blocks and not shape.connector:
+        raise Refused(
+            f"config.host_blocks: {shape.host_blocks}: vLLM's host tier is a KV connector: name one with the option "
+            f"connector, of {', '.join(filter(None, WORDS['connector']))}"
+        )
+    if shape.host_blocks and (shape.frames > 1 or shape.drafts):
+        raise Refused("config.host_blocks: a connector is driven here with one frame at a time, and without drafts")
     if shape.groups != "full":
         raise Refused(f"config.groups: {shape.groups!r}: this adapter drives one full-attention group")
     if shape.pipeline and shape.drafts:
@@ -155,6 +168,9 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     parallel = ParallelConfig(**(pipeline if shape.stages > 1 else {}))
     model = model_config(shape.max_length)
     drafter = features.speculation(shape.drafts, shape.ahead, model, parallel) if shape.drafts else None
+    beyond: dict[str, Any] = {} if drafter is None else {"speculative_config": drafter}
+    if shape.host_blocks:
+        beyond["kv_transfer_config"] = _connector(shape)
     # DeviceConfig is explicit because the platform without CUDA is "unspecified" and would be refused.
     config = VllmConfig(
         device_config=DeviceConfig(device="cpu"),
@@ -162,7 +178,7 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
         model_config=model,
         cache_config=cache,
         parallel_config=parallel,
-        **({} if drafter is None else {"speculative_config": drafter}),
+        **beyond,
     )
     # Building the whole may switch these off for an unknown platform; the scheduler itself runs everywhere.
     config.scheduler_config.async_scheduling = shape.ahead
@@ -179,6 +195,18 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     else:
         register_all_kvcache_specs(config)
     return config, StructuredOutputManager(config)
+
+
+def _connector(shape: Shape) -> Any:
+    from vllm.config import KVTransferConfig
+
+    # The host pool is given in bytes, of which a block takes whole pages of the operating system.
+    page = mmap.PAGESIZE
+    size = -(-_spec(shape).page_size_bytes // page) * page
+    extra = {"cpu_bytes_to_use": shape.host_blocks * size, "offload_prompt_only": not shape.offload_outputs}
+    return KVTransferConfig(
+        kv_connector=CONNECTORS[shape.connector], kv_role="kv_both", kv_connector_extra_config=extra
+    )
 
 
 def _fraction(shape: Shape) -> float:
@@ -232,6 +260,8 @@ def _check_modes(shape: Shape) -> None:
         raise Refused(f"config.options.v2_runner: vLLM {VERSION} has one model runner only")
     if shape.drafts and not features.can_draft():
         raise Refused(f"config.drafts: vLLM {VERSION} has no drafts that this adapter knows")
+    if shape.host_blocks and "holding-queue" not in has:
+        raise Refused(f"config.host_blocks: vLLM {VERSION} keeps who loads otherwise than this adapter knows")
     if shape.watermark and "watermark" not in has:
         raise Refused(f"config.watermark: vLLM {VERSION} has none")
     # Not chunked, a prefill is admitted as a whole or not at all: nothing is asked for that it does not have.

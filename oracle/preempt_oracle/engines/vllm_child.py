@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from preempt_oracle.engines.vllm_async import CADENCE, Flights
     from preempt_oracle.engines.vllm_books import Books
     from preempt_oracle.engines.vllm_faults import faults
+    from preempt_oracle.engines.vllm_offload import OBSERVES as OBSERVES_HOST
+    from preempt_oracle.engines.vllm_offload import Offload
+    from preempt_oracle.engines.vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
     from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
     from preempt_oracle.engines.vllm_watch import Watch
 else:
@@ -40,6 +43,9 @@ else:
     from vllm_async import CADENCE, Flights
     from vllm_books import Books
     from vllm_faults import faults
+    from vllm_offload import OBSERVES as OBSERVES_HOST
+    from vllm_offload import Offload
+    from vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
     from vllm_traits import VERSION, listed, traits
     from vllm_watch import Watch
 
@@ -82,6 +88,8 @@ FEATURES: Mapping[str, Callable[[], bool]] = {
     "v2_runner": lambda: "v2-runner" in traits(),
     "watermark": lambda: "watermark" in traits(),
 }
+#: What is not driven together with a KV connector.
+BESIDE_A_CONNECTOR = frozenset({"frames", "drafts", "reset", "v2_runner"})
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 REASONS = {"FINISHED_LENGTH_CAPPED": "length", "FINISHED_STOPPED": "stop", "FINISHED_ABORTED": "abort"}
 
@@ -94,15 +102,21 @@ class Vllm(Engine):
     def start(self, config: dict[str, Any]) -> Reply:
         """A fresh scheduler with this configuration, refused where vLLM itself refuses to start."""
         self.stop()
-        self.injection = inject(config, faults(traits()))
+        # With a connector the faults are the connector's.
+        offloads = bool((config.get("options") or {}).get("connector"))
+        self.injection = inject(config, OFFLOAD_FAULTS if offloads else faults(traits()))
         shape = build.parse(config)
         scheduler = build.build(shape)
         self.shape = shape
         self.scheduler = scheduler
-        if self.injection is not None:
+        if self.injection is not None and (shape.host_blocks or not offloads):
             self.injection.put(scheduler)  # before the watch, which then sits on top of it
         self.books = Books(scheduler, traits())
-        self.watch = Watch(self.books, shape.page_size)
+        self.offload: Offload | None = None
+        if shape.host_blocks:
+            self.offload = Offload(scheduler, shape.page_size, shape.host_blocks, int(config.get("seed", 0)))
+            self.books.offload = self.offload
+        self.watch = Watch(self.books, shape.page_size, self.offload)
         self.frame = -1
         self.flights = Flights(scheduler, shape.stages if shape.ahead else 1)
         self.told: set[str] = set()  # live requests the worker knows: told again in full, they resume
@@ -117,7 +131,15 @@ class Vllm(Engine):
         limits = {**config, "whole_fit": build.whole_fit(scheduler, shape)}
         observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ()) + (("stats",) if features.counts() else ())
         can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())
-        return header("vllm", VERSION, limits, observes, can, reserved=1, assumes=assumes)
+        if shape.connector:
+            can = (*(name for name in can if name not in BESIDE_A_CONNECTOR), "offload")
+        if self.offload is not None:
+            assumes.append(f"copies: {build.CONNECTORS[shape.connector]}, with a worker that this adapter plays")
+            observes += OBSERVES_HOST
+        told = header("vllm", VERSION, limits, observes, can, reserved=1, assumes=assumes)
+        if self.offload is not None:
+            told["pools"].append({"tier": "host", "group": 0, "total": shape.host_blocks})
+        return told
 
     def stop(self) -> None:
         """Drop the scheduler."""
@@ -163,6 +185,13 @@ class Vllm(Engine):
         """Cancel a request wherever it is; of one that is gone already vLLM says nothing, and frees nothing."""
         watch = self._watch()
         watch.finished.clear()
+        if self.offload is not None and self.offload.copies.loading(request):
+            if self.offload.keeps(request, watch.tables.get(request, [])):
+                # vLLM keeps also the blocks that nothing fills until the load is over, which no trace can tell.
+                raise Refused(f"{request} loads, and has blocks that no copy fills: not cancelled here")
+            watch.dying.add(request)
+        if self.offload is not None:
+            self.offload.hits.pop(request, None)
         self.scheduler.finish_requests(request, build.ABORTED)
         blocks = [block for _, _, ids in watch.finished for block in ids]
         watch.finished.clear()
@@ -222,6 +251,8 @@ class Vllm(Engine):
             "acts": skips + acts,
             "observed": observed,
         }
+        if self.offload is not None:
+            reply |= self._copied(output, reply, starts, sent, grants)
         # Without a start for each grant the whole field would be a guess; a request the worker is not told of has none.
         if all(name in starts for name in names):
             reply["start"] = [starts[name] for name in names]
@@ -231,7 +262,32 @@ class Vllm(Engine):
         if not names:
             reply["reason"] = self._why_empty(acts)
         self.told.update(names)
+        if self.offload is not None:
+            for name in names:
+                self.offload.hits.pop(name, None)
+        if self.offload is not None and not names:
+            # A worker with nothing to run reports all the same, and is listened to at once.
+            copied, done = self.offload.report(self.frame)
+            self.scheduler.update_from_output(output, features.runner_output({}, copied))
+            reply["later"] += done
         return reply
+
+    def _copied(
+        self, output: Any, reply: Reply, starts: dict[str, int], sent: list[list[Any]], grants: list[Any]
+    ) -> Reply:
+        """What the worker makes of the connector's message, as fields of the reply."""
+        assert self.offload is not None
+        given = {block: grant.request for grant in grants for block in grant.blocks}
+        loads = [act for act in reply["acts"] if act["act"] == "load"]
+        given |= {block: act["request"] for act in loads for block in act["blocks"][0]}
+        earlier, acts, later, free = self.offload.dispatch(self.frame, output, sent, starts, given)
+        acts = [{**act, "after": len(grants)} for act in acts]
+        return {
+            "acts": reply["acts"] + acts,
+            "observed": {**reply["observed"], "host_free": [free]},
+            "earlier": earlier,
+            "later": later,
+        }
 
     def _message(self, output: Any) -> tuple[dict[str, int], list[list[Any]], list[list[Any]]]:
         """What the worker is told: where each grant starts, block tables, and who resumes with how many tokens."""
@@ -271,7 +327,10 @@ class Vllm(Engine):
         names, tokens, proposed = cmd["requests"], cmd["tokens"], cmd.get("proposed")
         watch = self._watch()
         watch.finished.clear()
-        landed = self.flights.deliver(cmd["frame"], names, tokens)
+        copied, earlier = None, list[dict[str, Any]]()
+        if self.offload is not None:
+            copied, earlier = self.offload.report(cmd["frame"])
+        landed = self.flights.deliver(cmd["frame"], names, tokens, copied)
         names = [*names, *(name for name, some in landed.items() if some and name not in names)]
         tokens = [*tokens, *([] for _ in range(len(names) - len(tokens)))]
         finished = []
@@ -293,6 +352,8 @@ class Vllm(Engine):
             "acts": watch.labels(),
             "finished": finished,
         }
+        if earlier:
+            reply["earlier"] = earlier
         if proposed is not None and self.shape.frames == 1 and self.shape.drafts:
             self.scheduler.update_draft_token_ids(features.draft_tokens(cmd["requests"], proposed))
             reply["proposed"] = [*proposed, *([0] * (len(names) - len(proposed)))]

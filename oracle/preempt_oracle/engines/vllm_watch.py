@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.child import Unsupported
     from preempt_oracle.engines.vllm_books import Books
+    from preempt_oracle.engines.vllm_offload import PENDING, Offload
     from preempt_oracle.engines.vllm_steps import Act, Grant, arrange, in_order
 else:
     import vllm_seams as seams
     from child import Unsupported
     from vllm_books import Books
+    from vllm_offload import PENDING
     from vllm_steps import Act, Grant, arrange, in_order
 
 #: Why a waiting request is passed over for a younger one: see `Watch._pop_request`.
@@ -36,7 +38,7 @@ PASSED_OVER = "uncut: its tokens exceed the rest of the budget"
 class Watch:
     """Everything seen of one scheduler since the last `take`, and the tables as far as they were seen."""
 
-    def __init__(self, books: Books, page_size: int) -> None:
+    def __init__(self, books: Books, page_size: int, offload: Offload | None = None) -> None:
         self.books = books
         self.page_size = page_size
         self.manager = books.manager
@@ -47,6 +49,7 @@ class Watch:
         self.timeline: list[Grant | Act] = []
         self.finished: list[tuple[str, Any, list[int]]] = []
         self.stray: list[int] = []
+        self.dying: set[str] = set()  # cancelled, and their blocks go back when what fills them is over
         self._taken: list[int] | None = None  # blocks freed by the preemption or finish that is under way
         self._late: list[Act] | None = None  # publications of the allocation that is under way
         #: Who failed to allocate last: request, need, supply, and what for: to grow, or to be admitted.
@@ -64,6 +67,9 @@ class Watch:
             (books.scheduler.waiting, "pop_request", self._pop_request),
         ):
             self._wrap(owner, name, wrapper)
+        self.offload = offload
+        if offload is not None:
+            self._wrap(offload.connector, "get_num_new_matched_tokens", self._matched)
         seams.around_preemption(self._wrap, books.scheduler, self._preempted, self._queued_again)
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
@@ -88,6 +94,18 @@ class Watch:
         self._hits[request.request_id] = found[1]
         return found
 
+    def _matched(self, original: Callable[..., Any], request: Any, *args: Any, **kwargs: Any) -> Any:
+        """What could be loaded; None, if the connector wants to be asked again later: the request is passed over.
+
+        It is told only where a copy is in flight with the worker, or a load begins in this step: else there is nothing
+        to wait for.
+        """
+        answer = original(request, *args, **kwargs)
+        copying = self.offload is not None and self.offload.copies.jobs
+        if answer[0] is None and (copying or any(_is(entry, "load") for entry in self.timeline)):
+            self.timeline.append({"act": "skip", "request": request.request_id, "guard": PENDING})
+        return answer
+
     def _allocate_slots(
         self, original: Callable[..., Any], request: Any, num_new_tokens: int, *args: Any, **kwargs: Any
     ) -> Any:
@@ -110,7 +128,16 @@ class Watch:
         blocks = [block.block_id for block in table[before:]] if len(table) > before else []
         if blocks:
             self.tables.setdefault(name, []).extend(blocks)
-        self.timeline.append(Grant(name, start, num_new_tokens, blocks, self._hits.pop(name, None)))
+        hit = self._hits.pop(name, None)
+        if kwargs.get("delay_cache_blocks"):  # copies will fill these blocks: it is not granted anything yet
+            if before == 0:  # else it loads once more what it has: its copies are told, and it waits where it was
+                self.timeline.append(
+                    {"act": "load", "request": name, "computed": start, "blocks": [blocks], "hit": hit or 0}
+                )
+                if self.offload is not None:
+                    self.offload.hits[name] = hit or 0
+        else:
+            self.timeline.append(Grant(name, start, num_new_tokens, blocks, hit))
         # A hash is published while the slots are allocated; it is told after the grant that makes the blocks owned.
         self.timeline += late
         return granted
@@ -183,6 +210,10 @@ class Watch:
     def _stray(self, ids: list[int]) -> None:
         """Blocks go back with nobody preempted or finished: told as a release of the request whose table has them."""
         for name, table in self.tables.items():
+            if ids[0] in table and name in self.dying:
+                self.dying.discard(name)
+                del self.tables[name]
+                return
             if ids[0] in table:
                 self.timeline.append({"act": "release", "request": name, "blocks": [ids]})
                 return
@@ -290,3 +321,7 @@ class Watch:
             if self.published - hashed:
                 acts.append({"act": "withdraw", "after": after, "blocks": sorted(self.published - hashed)})
                 self.published = hashed
+
+
+def _is(entry: Grant | Act, kind: str) -> bool:
+    return not isinstance(entry, Grant) and entry["act"] == kind
