@@ -62,6 +62,8 @@ class Eyes(Watch):
                     raise
                 self._blind = True
                 self._failed(error)
+                if its:
+                    raise its[0] from None
                 return done[0] if done else original(*args, **kwargs)
 
         setattr(owner, name, call)
@@ -78,14 +80,15 @@ class Eyes(Watch):
 def harmless(
     method: Callable[Concatenate[Observer, P], None],
 ) -> Callable[Concatenate[Observer, P], None]:
-    """A method that does nothing once the recording is over, and ends it where it would raise."""
+    """A method that does nothing but count once the recording is over, and ends it where it would raise."""
+    tells = not method.__name__.startswith("before")
 
     @wraps(method)
     def guarded(self: Observer, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        if self.over:
-            return
-        if not self.recorder.active:
+        if not self.over and not self.recorder.active:
             self.end("")
+        if self.over:
+            self.recorder.lost += tells
             return
         try:
             method(self, *args, **kwargs)

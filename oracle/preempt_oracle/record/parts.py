@@ -1,14 +1,14 @@
 """The files of a recording: parts of a series, each a whole trace by its form, whatever the disk does.
 
 Lines are gathered and written in blocks; behind each block stands what a footer would have to say there. When a write
-fails (a full disk is the usual cause), the file is cut back to the last such place and gets its footer there, in the
-room that the cut has just given back; the footer says that events are missing. So a failed write costs the events
-since the last block, and never the file.
+fails (a full disk is the usual cause), the file is cut back to the last such place with room for a footer, and ends
+there; the footer says that events are missing. So a failed write costs the last block or two, and never the file.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +22,7 @@ from preempt_oracle.trace.structure import Structure
 
 BLOCK = 1 << 16  # bytes gathered before they are written
 NO_LIMIT = 1 << 62
+_PLACES = 8  # places behind blocks that are remembered; a footer is shorter than so many lines
 
 
 class Stopped(Exception):
@@ -104,7 +105,7 @@ class Parts:
         if len(self._gathered) >= BLOCK or size >= self._part:
             self.flush()
         if self._written + size >= self._limit:
-            self.close()
+            self.close(lost=1)  # whatever comes next
             raise Stopped(f"the limit of {self._limit} bytes is reached")
         if size >= self._part:
             self.close()
@@ -137,12 +138,13 @@ class Parts:
         self._gathered = bytearray(wire.ENCODER.encode(header) + b"\n")
         self.lines = 1
         self._place = _Place(0, 0, 0, 0, 0)
+        self._places: deque[_Place] = deque(maxlen=_PLACES)
         try:
             self._file = self._open(self.path)
             self._put(self._gathered)
         except OSError as error:
-            self._end()
-            if self._structure.steps == 0:
+            if self._file is not None:  # it is ours, and no trace
+                self._end()
                 self._remove()
             raise Stopped(f"{self.path.name}: cannot begin: {error.strerror or error}") from error
         self._note(len(self._gathered))
@@ -150,6 +152,7 @@ class Parts:
     def _note(self, size: int) -> None:
         counted = self._structure
         self._place = _Place(size, self.lines, counted.steps, counted.grants, counted.preemptions)
+        self._places.append(self._place)
         self._gathered.clear()
 
     def _put(self, data: bytes | bytearray) -> None:
@@ -159,16 +162,20 @@ class Parts:
             rest = rest[self._file.write(rest) or 0 :]
 
     def _cut(self, error: OSError) -> Stopped:
-        """Cut the file back to the last place of which all is there, and end it there."""
-        lost = self.lines - self._place.lines
+        """End the file at the last place where there is room for a footer; cutting back makes room."""
         why = f"{self.path.name}: cannot write: {error.strerror or error}"
-        try:
-            assert self._file is not None, "it was written to"
-            self._file.truncate(self._place.size)
-            self._file.seek(self._place.size)
-            self._put(self._footer(self._place, max(lost, 1)))
-        except OSError as again:
-            why += f"; its end is missing too: {again.strerror or again}"
+        while self._places:
+            place = self._places.pop()
+            try:
+                assert self._file is not None, "it was written to"
+                self._file.truncate(place.size)
+                self._file.seek(place.size)
+                self._put(self._footer(place, max(self.lines - place.lines, 1)))
+                break
+            except OSError as again:
+                error = again
+        else:
+            why += f"; its end is missing too: {error.strerror or error}"
         self._end()
         return Stopped(why)
 

@@ -32,7 +32,7 @@ class Recorder:
         self._closing = False
         self._closed = False
         self.stopped = ""  # why nothing is taken any more
-        self.lost = 0  # events that were not taken
+        self.lost = 0  # calls of the engine's that were not told of
         self._thread: threading.Thread | None = None
         if capacity:
             self._thread = threading.Thread(target=self._run, name="preempt-oracle-recorder", daemon=True)
@@ -81,7 +81,7 @@ class Recorder:
         else:
             self._sink.close()
         if self.lost:
-            self._log(f"{self.lost} events behind the end of the recording were not recorded")
+            self._log(f"{self.lost} calls of the scheduler behind the end of the recording were not recorded")
 
     def _run(self) -> None:
         try:

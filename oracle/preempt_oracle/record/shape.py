@@ -1,4 +1,4 @@
-"""The header of what a running vLLM scheduler is, read off the scheduler itself; refused is what it has no words for."""
+"""The header of a trace, read off a running vLLM scheduler; what trace v1 has no words for is refused."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Sink:
                 self._end(f"an event is none of this trace: {type(error).__name__}: {error}", 1)
         if self.online is not None:
             try:
-                self.online.feed(event, lambda: "" if parts is None else f"{parts.file(file)}, line {line}")
+                self.online.feed(event, lambda: "" if self.parts is None else f"{self.parts.file(file)}, line {line}")
             except Exception as error:
                 self.online.ended = True
                 self._log(f"nothing is judged any more: {type(error).__name__}: {error}")
