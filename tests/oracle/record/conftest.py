@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -345,10 +345,10 @@ def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...,
 
 
 @pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """What the recorder wrote into the log."""
     caplog.set_level(logging.WARNING, logger="preempt_oracle.record")
-    yield lambda: [r.getMessage() for r in caplog.records if r.name == "preempt_oracle.record"]
+    return lambda: [r.getMessage() for r in caplog.records if r.name == "preempt_oracle.record"]
 
 
 @pytest.fixture

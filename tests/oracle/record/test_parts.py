@@ -200,7 +200,7 @@ def test_a_disk_that_is_full_at_the_next_part_ends_the_series(vllm, configured, 
     recorded, plain = vllm.Recorded(), vllm.Plain()
     assert vllm.serve(recorded, vllm.workload(30)) == vllm.serve(plain, vllm.workload(30))
     recorded.shutdown()
-    first, second = sorted(directory.iterdir())
+    first, _ = sorted(directory.iterdir())
     assert check(first).failures == []
     assert logged()[0].endswith("00003.jsonl: cannot begin: No space left on device")
 
