@@ -296,7 +296,7 @@ class Observer:
         told = engine_error(error, "vllm")
         if told["origin"] == "engine":
             self._put(told)
-            self.end("the engine raised an exception")
+            self.close()
         else:
             raise error
 

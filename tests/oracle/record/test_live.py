@@ -18,6 +18,7 @@ from preempt_oracle import campaign
 from preempt_oracle.adapters.protocol import Refused, Session
 from preempt_oracle.adapters.stdio import Stdio
 from preempt_oracle.check import check
+from preempt_oracle.cli.scenarios import read as read_scenario
 from preempt_oracle.drive import Run, drive
 from preempt_oracle.engines import environments
 from preempt_oracle.engines.vllm_versions import EVERY_RUN
@@ -27,6 +28,7 @@ from preempt_oracle.trace.reader import read
 pytestmark = pytest.mark.vllm
 
 ROOT = Path(__file__).parents[3]
+SCENARIOS = ROOT / "oracle" / "preempt_oracle" / "vectors" / "scenarios"
 #: What preempt-oracle needs beside it in vLLM's own environment.
 NEEDED = ("attr", "attrs", "msgspec", "backports")
 
@@ -109,6 +111,21 @@ def test_the_recorded_files_are_judged_as_the_adapters_own_trace(recorded, polic
     assert seen["preemptions"] > 50
     assert seen["frames > 1"] > 5
     assert {"chunked", "caching"} <= modes.keys()
+
+
+#: Findings of both versions (docs/findings.md), F11 among them, in which the engine dies.
+FOUND = ("fault-unwritten-pages", "fault-livelock", "fault-draft-padding-starves", "fault-draft-padding-asserts")
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_breaks_a_rule_breaks_it_in_the_file(recorded, name):
+    scenario = read_scenario(str(SCENARIOS / f"{name}.toml"))
+    before = recorded.files()
+    run = drive(recorded.session, scenario, policy=scenario.config.policy)
+    assert isinstance(run, Run)
+    assert run.violations
+    (file,) = recorded.files() - before
+    assert [f.violation.rule for f in check(file).failures] == [v.rule for v in run.violations]
 
 
 def test_no_token_of_a_live_run_is_in_its_file(recorded):
