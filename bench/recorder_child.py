@@ -7,6 +7,7 @@ a page of the loop below is what an engine core does; the model is a wait, durin
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -22,14 +23,14 @@ assert spec is not None
 assert spec.submodule_search_locations is not None
 sys.path.insert(0, str(Path(spec.submodule_search_locations[0]) / "engines"))
 
-import child
+import child  # noqa: E402
 
 child.claim()
 
-import vllm_build as build
+import vllm_build as build  # noqa: E402
 
-from preempt_oracle.record import settings as configured
-from preempt_oracle.record import vllm as recorded
+from preempt_oracle.record import settings as configured  # noqa: E402
+from preempt_oracle.record import vllm as recorded  # noqa: E402
 
 TURN = 100  # steps
 WAIT = 0.002  # seconds of the model's
@@ -101,6 +102,9 @@ def main() -> None:
             name: Served(running, settings, seed=running) for name, settings in asked["variants"].items()
         }
         for turn in range(asked["turns"] + 4):
+            if turn == 4:  # as vLLM's engine core does when it has started
+                gc.collect()
+                gc.freeze()
             for one in served.values():
                 one.turn(count=turn >= 4)  # the first fill the pool
         for name, one in served.items():

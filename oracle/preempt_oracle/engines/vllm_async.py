@@ -105,16 +105,18 @@ class Landing:
 
         That is what vLLM appended to the request and showed the user; of two that differ, the wrong one.
         """
-        sampled = self.sampled
+        sampled, before, requests = self.sampled, self.before, self.frame.requests
         emitted: dict[str, list[int]] = {}
         for client in outputs.values():
             for output in client.outputs:
                 emitted.setdefault(output.request_id, []).extend(output.new_token_ids)
         landed: dict[str, list[int]] = {}
         for name in {**sampled, **emitted}:
-            request = self.frame.requests.get(name)
-            appended = [] if request is None else list(request.output_token_ids[self.before[name] :])
+            request = requests.get(name)
+            appended = [] if request is None else list(request.output_token_ids[before[name] :])
             shown = emitted.get(name, [])
-            right = sampled.get(name, [])[: len(appended)]
-            landed[name] = shown if appended == right else appended
+            right = sampled.get(name, [])
+            if appended == right or appended == right[: len(appended)]:
+                appended = shown
+            landed[name] = appended
         return landed

@@ -120,9 +120,9 @@ class Teller:
                 resumed.append([name, len(seams.prefill_tokens(new))])
         cached = output.scheduled_cached_reqs
         again = seams.resumed(cached)
-        for index, name in enumerate(cached.req_ids):
-            starts[name] = cached.num_computed_tokens[index]
-            blocks = cached.new_block_ids[index]
+        names = cached.req_ids
+        starts.update(zip(names, cached.num_computed_tokens, strict=True))
+        for name, blocks in zip(names, cached.new_block_ids, strict=True):
             if name in again:
                 sent.append([name, 0, list(blocks[0]) if blocks else [], True])
                 tokens = seams.resumed_tokens(cached, name)
@@ -142,7 +142,8 @@ class Teller:
 
     def deliver(self, number: int, names: list[str], tokens: list[list[int]], landed: dict[str, list[int]]) -> Reply:
         """The delivery of a frame: what was sampled for whom, and what came of it. `finished` goes behind it."""
-        names = [*names, *(name for name, some in landed.items() if some and name not in names)]
+        due = set(names)
+        names = [*names, *(name for name, some in landed.items() if some and name not in due)]
         tokens = [*tokens, *([] for _ in range(len(names) - len(tokens)))]
         finished = []
         for name, status, blocks in self.watch.finished:

@@ -91,29 +91,39 @@ class Watch:
     def _allocate_slots(
         self, original: Callable[..., Any], request: Any, num_new_tokens: int, *args: Any, **kwargs: Any
     ) -> Any:
-        name = request.request_id
-        before = len(self.owned.get(name, ()))
-        hit = kwargs.get("num_new_computed_tokens", args[0] if args else 0)
-        start = request.num_computed_tokens + hit + kwargs.get("num_external_computed_tokens", 0)
+        before = len(self.owned.get(request.request_id, ()))
         self._late = []
         granted = original(request, num_new_tokens, *args, **kwargs)
+        self._allocated(before, granted, request, num_new_tokens, args, kwargs)
+        return granted
+
+    def _allocated(
+        self, before: int, granted: Any, request: Any, tokens: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Behind an allocation, of which there is one per request and step: this must be quick."""
+        name = request.request_id
         late, self._late = self._late, None
+        start = request.num_computed_tokens
+        if args or len(kwargs) > 1:  # more than the lookahead of a running request
+            start += kwargs.get("num_new_computed_tokens", args[0] if args else 0)
+            start += kwargs.get("num_external_computed_tokens", 0)
         if granted is None:
-            length = start + num_new_tokens + kwargs.get("num_lookahead_tokens", 0)
+            length = start + tokens + kwargs.get("num_lookahead_tokens", 0)
             needed = -(-min(length, self.books.scheduler.max_model_len) // self.page_size)
             cause = "growth" if request.status.name == "RUNNING" else "admission"
             self._short = (name, max(needed - before, 0), self.books.free(), cause)
-            self.timeline += late
-            return None
+            self.timeline += late or ()
+            return
         self._short = None
         table = self.owned.get(name, ())
-        blocks = [block.block_id for block in table[before:]] if len(table) > before else []
-        if blocks:
+        blocks: list[int] = []
+        if len(table) > before:
+            blocks = [block.block_id for block in table[before:]]
             self.tables.setdefault(name, []).extend(blocks)
-        self.timeline.append(Grant(name, start, num_new_tokens, blocks, self._hits.pop(name, None)))
-        # A hash is published while the slots are allocated; it is told after the grant that makes the blocks owned.
-        self.timeline += late
-        return granted
+        self.timeline.append(Grant(name, start, tokens, blocks, self._hits.pop(name, None) if self._hits else None))
+        if late:
+            # A hash is published while the slots are allocated; it is told after the grant that makes the blocks owned.
+            self.timeline += late
 
     def _pop_request(self, original: Callable[..., Any]) -> Any:
         """Before 0.12, where prefills are not cut, one that exceeds the rest of the budget is passed over."""

@@ -56,7 +56,7 @@ class Hashed:
         key, hashed, number = self._key, blake2b, int.from_bytes
         values = []
         for token in tokens:
-            state = hashed(key + state + token.to_bytes(8, "little", signed=True), digest_size=_STATE).digest()
+            state = hashed(key + state + int(token).to_bytes(8, "little", signed=True), digest_size=_STATE).digest()
             values.append(number(state[:WIDTH], "little"))
         return values, state
 
@@ -72,7 +72,7 @@ class Plain:
 
     def next(self, request: str, tokens: Iterable[int], *, keep: bool) -> list[int]:
         """See `Hashed`."""
-        return list(tokens)
+        return [int(token) for token in tokens]
 
     def end(self, request: str) -> None:
         """See `Hashed`."""

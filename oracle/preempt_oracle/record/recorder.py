@@ -15,7 +15,8 @@ from typing import Any
 from preempt_oracle.record.sink import Seen, Sink
 
 Log = Callable[[str], None]
-FLUSH = 1.0  # seconds after which what is gathered is written though it is little
+POLL = 0.02  # seconds after which the writing thread looks for events again
+FLUSH = 50  # looks without an event after which what is gathered is written though it is little
 PATIENCE = 10.0  # seconds that the end of the engine waits for the disk
 
 
@@ -53,8 +54,7 @@ class Recorder:
         elif len(self._waiting) >= self._capacity:
             self.stop(f"{self._capacity} events wait to be written: the disk or the processor is too slow")
         else:
-            self._waiting.append(seen)
-            self._wake.set()
+            self._waiting.append(seen)  # nobody is woken: that costs the engine more than the whole event
 
     def stop(self, why: str) -> None:
         """What comes now cannot be told: end the recording behind what was put so far."""
@@ -92,12 +92,13 @@ class Recorder:
 
     def _serve(self) -> None:
         sink, waiting, wake = self._sink, self._waiting, self._wake
+        looks = 0
         while True:
-            wake.wait(FLUSH)
+            wake.wait(POLL)
             wake.clear()
             # First the flags, then the queue: what was put before a flag was raised is taken before it is obeyed.
             closing, stopped = self._closing, self.stopped
-            quiet = not waiting
+            looks = 0 if waiting else looks + 1
             while waiting:
                 sink.take(waiting.popleft())
             if stopped:
@@ -106,7 +107,7 @@ class Recorder:
             if closing:
                 sink.close()
                 return
-            if quiet:
+            if looks == FLUSH:
                 sink.flush()
 
 

@@ -153,7 +153,7 @@ def test_what_has_no_words_ends_the_recording_and_nothing_else(vllm, configured,
 
 
 @pytest.mark.parametrize(
-    "method", ["_allocate_slots", "_free_blocks", "_free_request", "_preempted", "_queued_again", "take"]
+    "method", ["_allocated", "_free_blocks", "_free_request", "_preempted", "_queued_again", "take"]
 )
 @pytest.mark.parametrize("late", [False, True])
 def test_a_fault_of_ours_inside_the_engines_step_is_not_the_engines(
