@@ -177,7 +177,10 @@ class FakeScheduler:
     def schedule(self) -> Any:
         if self.breaks is not None:
             self.breaks()
-        budget, scheduled, new, cached = self.max_num_scheduled_tokens, {}, [], []
+        budget = self.max_num_scheduled_tokens
+        scheduled: dict[str, int] = {}
+        new: list[Any] = []
+        cached: list[str] = []
         preempted = False
         index = 0
         starts: dict[str, tuple[int, list[int]]] = {}

@@ -12,11 +12,11 @@ assert spec is not None
 assert spec.submodule_search_locations is not None
 sys.path.insert(0, str(Path(spec.submodule_search_locations[0]) / "engines"))
 
-import child  # noqa: E402
+import child  # type: ignore[import-not-found]  # noqa: E402
 
 child.claim()  # before the imports below: vLLM prints while it is imported
 
-import vllm_child  # noqa: E402
+import vllm_child  # type: ignore[import-not-found]  # noqa: E402
 
 from preempt_oracle.record import vllm as recorded  # noqa: E402
 

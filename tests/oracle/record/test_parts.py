@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from preempt_oracle.check import check
 from preempt_oracle.cli.main import cli
-from preempt_oracle.record import parts, scheduler
+from preempt_oracle.record import parts
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.errors import TraceError
 from preempt_oracle.trace.reader import read
@@ -53,6 +53,12 @@ class FullDisk:
 HEADER = wire.Header("fake", "1", "vllm-fcfs", wire.Limits(2, 8, 8), pools=(wire.Pool(total=4),))
 
 
+def on_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts go to a `FullDisk`."""
+    defaults = parts.Parts.__init__.__kwdefaults__ or {}
+    monkeypatch.setattr(parts.Parts.__init__, "__kwdefaults__", {**defaults, "opener": FullDisk})
+
+
 def small(monkeypatch: pytest.MonkeyPatch, size: int, limit: int = 1 << 40) -> None:
     """Parts of a size that no setting allows."""
     original = parts.Parts.__init__
@@ -61,7 +67,7 @@ def small(monkeypatch: pytest.MonkeyPatch, size: int, limit: int = 1 << 40) -> N
         more.pop("limit", None)
         original(self, directory, header, part=size, limit=limit_, **more)
 
-    monkeypatch.setattr(scheduler.Parts, "__init__", shrunk)
+    monkeypatch.setattr(parts.Parts, "__init__", shrunk)
 
 
 @pytest.fixture
@@ -81,7 +87,7 @@ def test_a_series_is_judged_as_one_trace_from_its_first_part(series):
         assert isinstance(list(read(file))[-1][1], wire.Footer)  # each a trace by its form
     whole = check(series[0])
     assert (whole.verdict, whole.lost) == (Verdict.CONFORMS, 0)
-    assert whole.steps == sum(list(read(file))[-1][1].steps for file in series)
+    assert whole.steps == sum(isinstance(line, wire.Step) for file in series for _, line in read(file))
 
 
 def test_a_later_part_says_which_file_to_name(series):
@@ -144,7 +150,7 @@ def test_a_full_disk_costs_the_engine_nothing_and_leaves_a_trace_that_says_so(
 ):
     monkeypatch.setattr(FullDisk, "room", room)
     monkeypatch.setattr(parts, "BLOCK", block)
-    monkeypatch.setattr(parts.Parts.__init__, "__kwdefaults__", {**parts.Parts.__init__.__kwdefaults__, "opener": FullDisk})  # noqa: E501 # fmt: skip
+    on_full_disk(monkeypatch)
     directory = configured()
     recorded, plain = vllm.Recorded(), vllm.Plain()
     assert vllm.serve(recorded, vllm.workload()) == vllm.serve(plain, vllm.workload())
@@ -167,7 +173,7 @@ def test_a_full_disk_costs_the_engine_nothing_and_leaves_a_trace_that_says_so(
 def test_the_footer_finds_its_room_in_what_the_cut_gives_back(vllm, configured, monkeypatch, logged):
     """Whatever the size of the disk, as soon as a block of lines was written to it."""
     monkeypatch.setattr(parts, "BLOCK", 300)
-    monkeypatch.setattr(parts.Parts.__init__, "__kwdefaults__", {**parts.Parts.__init__.__kwdefaults__, "opener": FullDisk})  # noqa: E501 # fmt: skip
+    on_full_disk(monkeypatch)
     directory = configured()
     for room in range(3000, 3400, 7):
         monkeypatch.setattr(FullDisk, "room", room)
@@ -189,13 +195,12 @@ def test_a_disk_that_is_full_at_the_next_part_ends_the_series(vllm, configured, 
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return parts.create(path)
 
-    monkeypatch.setattr(scheduler.Parts.__init__, "__defaults__", None)
-    original = scheduler.Parts.__init__
+    original = parts.Parts.__init__
 
     def opened(self, *args, **more):
         original(self, *args, **more, opener=opener)
 
-    monkeypatch.setattr(scheduler.Parts, "__init__", opened)
+    monkeypatch.setattr(parts.Parts, "__init__", opened)
     directory = configured()
     recorded, plain = vllm.Recorded(), vllm.Plain()
     assert vllm.serve(recorded, vllm.workload(30)) == vllm.serve(plain, vllm.workload(30))
@@ -219,7 +224,7 @@ def test_the_limit_of_a_series_ends_it(vllm, configured, monkeypatch, logged):
 def test_online_goes_on_when_the_disk_is_full(vllm, configured, monkeypatch, logged):
     monkeypatch.setattr(FullDisk, "room", 1500)
     monkeypatch.setattr(parts, "BLOCK", 300)
-    monkeypatch.setattr(parts.Parts.__init__, "__kwdefaults__", {**parts.Parts.__init__.__kwdefaults__, "opener": FullDisk})  # noqa: E501 # fmt: skip
+    on_full_disk(monkeypatch)
     configured(ONLINE="on")
     recorded = vllm.Recorded()
     vllm.serve(recorded, vllm.workload())

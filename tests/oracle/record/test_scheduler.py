@@ -10,8 +10,9 @@ import pytest
 
 from preempt_oracle.check import check
 from preempt_oracle.engines.child import Unsupported
-from preempt_oracle.record import observer, scheduler
+from preempt_oracle.record import observer, recorder, scheduler
 from preempt_oracle.record.settings import BadSetting
+from preempt_oracle.trace import wire
 from preempt_oracle.trace.reader import read
 from preempt_oracle.verdict import Verdict
 
@@ -90,7 +91,7 @@ def test_no_two_series_hash_alike(vllm, configured):
         recorded.add_request(vllm.Request("a", [1, 2, 3], 1))
         recorded.shutdown()
     for file in directory.iterdir():
-        prompts.append([line.prompt for _, line in read(file) if type(line).__name__ == "Arrive"])
+        prompts.append([line.prompt for _, line in read(file) if isinstance(line, wire.Arrive)])
     assert prompts[0] != prompts[1]
 
 
@@ -227,21 +228,21 @@ def test_a_call_that_raises_inside_an_allocation_is_made_once(vllm, configured):
 def test_a_queue_that_is_full_stops_the_recording_and_not_the_engine(vllm, configured, logged, monkeypatch):
     directory = configured(QUEUE="5")
     held = []
-    monkeypatch.setattr(scheduler.Recorder, "_serve", lambda self: held.append(self))
+    monkeypatch.setattr(recorder.Recorder, "_serve", lambda self: held.append(self))
     recorded, plain = vllm.Recorded(), vllm.Plain()
     monkeypatch.undo()
     monkeypatch.setenv("PREEMPT_ORACLE_RECORD_DIR", str(directory))
     assert vllm.serve(recorded, vllm.workload()) == vllm.serve(plain, vllm.workload())
-    recorder = recorded.observer.recorder
-    assert recorder.stopped == "5 events wait to be written: the disk or the processor is too slow"
-    assert len(recorder._waiting) == 5
-    recorder._serve()  # the thread comes to life
+    its = recorded.observer.recorder
+    assert its.stopped == "5 events wait to be written: the disk or the processor is too slow"
+    assert len(its._waiting) == 5
+    its._serve()  # the thread comes to life
     recorded.shutdown()
     tally = check(one(directory))
     assert (tally.failures, tally.lost) == ([], 1)
     assert len(list(read(one(directory)))) == 2 + 5
-    assert recorder.lost > 50
-    assert logged()[-1] == f"{recorder.lost} calls of the scheduler behind the end of the recording were not recorded"
+    assert its.lost > 50
+    assert logged()[-1] == f"{its.lost} calls of the scheduler behind the end of the recording were not recorded"
 
 
 # -- refused at start --------------------------------------------------------------------------------------------------
@@ -287,21 +288,20 @@ def test_an_unknown_version_is_refused_unless_asked_for(vllm, configured):
     recorded = unknown()
     recorded.shutdown()
     (_, header), *_ = read(one(directory))
+    assert isinstance(header, wire.Header)
     assert "unverified version" in header.assumes
 
 
 def test_a_scheduler_without_words_is_refused(vllm, configured):
     directory = configured()
 
-    class Connected(vllm.Plain):
-        connector = object()
+    def changed(self):
+        vllm.Plain.__init__(self)
+        del self.kv_cache_manager.block_pool.free_block_queue
 
-    class Changed(vllm.Plain):
-        def __init__(self):
-            super().__init__()
-            del self.kv_cache_manager.block_pool.free_block_queue
-
-    for base, message in ((Connected, "a KV connector"), (Changed, "Pool has no free_block_queue")):
+    connected = type("Connected", (vllm.Plain,), {"connector": object()})
+    other = type("Changed", (vllm.Plain,), {"__init__": changed})
+    for base, message in ((connected, "a KV connector"), (other, "Pool has no free_block_queue")):
         with pytest.raises(Unsupported, match=message):
             scheduler.recording(base, lambda s: scheduler.begin(s, "0.33.0", frozenset({"preempt-method"}), True))()
     assert all(len(list(read(file))) == 2 for file in directory.iterdir())  # begun and ended: nothing is cut off
