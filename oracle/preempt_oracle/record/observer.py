@@ -33,13 +33,13 @@ class Eyes(Watch):
     def __init__(self, books: Books, page_size: int, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed
         self._blind = False
+        self._wrappers: list[tuple[Any, str, Callable[..., Any]]] = []
         super().__init__(books, page_size)
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         original = getattr(owner, name)
-        self._wrapped.append((owner, name))
         if name == "allocate_slots":
-            setattr(owner, name, self._quick(original))
+            self._put_on(owner, name, self._quick(original))
             return
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -70,7 +70,11 @@ class Eyes(Watch):
                     raise its[0] from None
                 return done[0] if done else original(*args, **kwargs)
 
+        self._put_on(owner, name, call)
+
+    def _put_on(self, owner: Any, name: str, call: Callable[..., Any]) -> None:
         setattr(owner, name, call)
+        self._wrappers.append((owner, name, call))
 
     def _quick(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """As `_wrap` does, for the call that every request makes in every step; nothing of ours comes before it."""
@@ -92,11 +96,12 @@ class Eyes(Watch):
         return call
 
     def close(self) -> None:
-        """Take the wrappers off, if that can be done; they let everything through from now on in any case."""
+        """Take the wrappers off where nobody has put another on top; they let everything through in any case."""
         self._blind = True
-        wrapped, self._wrapped = self._wrapped, []
-        for owner, name in wrapped:
-            vars(owner).pop(name, None)
+        for owner, name, call in self._wrappers:
+            if vars(owner).get(name) is call:
+                delattr(owner, name)
+        self._wrappers.clear()
 
 
 def harmless(
