@@ -17,7 +17,7 @@ from preempt_oracle.monitor import Monitor
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_oracle.trace.errors import TraceError
-from preempt_oracle.trace.reader import read
+from preempt_oracle.trace.series import read_all
 from preempt_oracle.trace.streams import display_name
 from preempt_oracle.verdict import Failure, Tally, UnknownPolicy, out_of_contract, policy_for
 from preempt_spec import SPEC_VERSION
@@ -37,13 +37,15 @@ def check(
 ) -> Tally:
     """Judge one trace, into `tally` if given (same engine, version, policy and specification). Raises TraceError.
 
+    Of a series in parts it is the first that is named: all are read, as one trace.
+
     `spec`: the version of the specification to judge by (UnknownVersion if there is none); `known`: known failures, in
     which the run is noted. A trace is read to its footer even behind a violation: a cut-off file is unreadable,
     whatever it showed.
     """
     name = display_name(source)
-    lines = read(source)
-    _, header = next(lines)
+    lines = read_all(source)
+    _, _, header = next(lines)
     assert isinstance(header, wire.Header)  # the reader yields it first, or raises
     try:
         chosen, deviations = policy_for(header, policy)
@@ -59,22 +61,24 @@ def check(
     tail: deque[wire.Event] = deque(maxlen=TAIL)
     found: list[Failure] = []
     advised: dict[str, Failure] = {}  # the first of each rule
-    behind = 0  # steps behind the violation
+    behind = lost = 0  # steps behind the violation; events missing behind the end
     scenery = Scenery(monitor.shadow)
     see = scenery.see if known is not None else None
     feed = monitor.feed
-    for number, event in lines:
-        if isinstance(event, (wire.Footer, wire.Header)):
-            continue  # the footer, checked by the reader
+    for file, number, event in lines:
+        if isinstance(event, wire.Footer):
+            lost = event.lost
+            continue
+        assert not isinstance(event, wire.Header)  # the reader yields one
         tail.append(event)
         if see is not None:
             see(event)
         try:
             broken = feed(event)
         except Malformed as e:
-            raise TraceError(name, number, e.field, e.reason) from None
+            raise TraceError(file, number, e.field, e.reason) from None
         if broken or monitor.advised:
-            where, frame = f"{name}:{number}", monitor.shadow.last_frame
+            where, frame = f"{file}:{number}", monitor.shadow.last_frame
             for violation in broken:
                 seen = diverged(monitor, event, violation)
                 found.append(Failure(violation, where, frame, tuple(tail), again, seen))
@@ -84,6 +88,7 @@ def check(
         elif found:
             behind += type(event) is wire.Step
     _note(tally, monitor, header, found, advised, behind, known, scenery.scene(header, tally.policy, _file(name)))
+    tally.lost += lost
     return tally
 
 

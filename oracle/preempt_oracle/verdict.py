@@ -142,6 +142,7 @@ class Tally:
     failed: Counter[str] = Factory(Counter)  # of `exercised`: how often the rule did not hold where a run ended
     ended: int = 0  # runs that ended at a known failure: nothing behind it was judged
     unjudged: int = 0  # steps of recorded traces behind one
+    lost: int = 0  # events of recorded traces that could not be written, at least: behind the end of what was judged
 
     def add(
         self,

@@ -377,12 +377,13 @@ class EngineError:
 
 @frozen
 class Footer:
-    """The last line: counts by which a cut-off trace is recognised."""
+    """The last line: counts by which a cut-off trace is recognised. `lost`: events missing behind it, at least."""
 
     lines: int
     steps: int
     grants: int
     preemptions: int
+    lost: int = 0  # a recorder could not write them: the disk was full, or it was too slow
 
 
 Event = Arrive | Reject | Abort | Finish | Control | Step | Deliver | CopyStart | CopyDone | EngineError

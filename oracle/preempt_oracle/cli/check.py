@@ -18,6 +18,8 @@ def command(
 ) -> int:
     """Judge recorded traces, plain, gzip or zstd; '-' is standard input.
 
+    Of a series that a recorder wrote in parts, name the first: the others are read behind it.
+
     Each trace gets a verdict of its own; one table has all the rules. A trace that cannot be read is reported and does
     not keep the others from being judged.
     """
@@ -28,12 +30,13 @@ def command(
     from preempt_oracle.report.tables import show_all
     from preempt_oracle.report.words import console
     from preempt_oracle.trace.errors import TraceError
+    from preempt_oracle.trace.series import heads
     from preempt_oracle.verdict import Verdict
 
     writable(json_file)
     known = ledger(known_file)
     inputs = []
-    for trace in traces:
+    for trace in heads(traces):
         name = "<stdin>" if trace == "-" else trace
         try:
             inputs.append(Judged(name, check(trace, policy, spec=spec, known=known)))

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from preempt_oracle.engines import vllm_async_features as features
+if TYPE_CHECKING or __package__:
     from preempt_oracle.engines.child import Refused, require
 else:
-    import vllm_async_features as features
     from child import Refused, require
 
 #: Why a running request is passed over although it could decode: see `Flights.held_back`.
@@ -76,14 +74,8 @@ class Flights:
             if step < r.next_decode_eligible_step and step - self.granted.get(r.request_id, 0) < self.stages
         ]
 
-    def deliver(
-        self, number: int, names: list[str], tokens: list[list[int]], copied: Any = None
-    ) -> dict[str, list[int]]:
-        """Hand the oldest frame's sampled tokens to the scheduler; for each of its requests, what it made of them.
-
-        That is what vLLM appended to the request and showed the user; of two that differ, the wrong one. `copied`: what
-        the worker says of copies, for the KV connector.
-        """
+    def comes_back(self, number: int, names: list[str], tokens: list[list[int]]) -> Landing:
+        """The oldest frame, with what the worker sampled, before the scheduler gets it. Raises `Refused`."""
         if number not in self.frames:
             raise Refused(f"frame {number} does not fly")
         if number != min(self.frames):
@@ -95,17 +87,36 @@ class Flights:
                 raise Refused(f"frame {number} has no grant of {name!r}")
             sampled[name] = list(some)
         del self.frames[number]
-        before = {name: request.num_output_tokens for name, request in frame.requests.items()}
-        outputs = self.scheduler.update_from_output(frame.output, features.runner_output(sampled, copied))
+        return Landing(frame, sampled)
+
+
+class Landing:
+    """A frame whose outputs the scheduler is about to get: `sampled`, by request, those without any included."""
+
+    __slots__ = ("before", "frame", "sampled")
+
+    def __init__(self, frame: Frame, sampled: dict[str, list[int]]) -> None:
+        self.frame = frame
+        self.sampled = sampled
+        self.before = {name: request.num_output_tokens for name, request in frame.requests.items()}
+
+    def landed(self, outputs: Any) -> dict[str, list[int]]:
+        """For each of its requests, what the scheduler made of the outputs; `outputs` is its answer to them.
+
+        That is what vLLM appended to the request and showed the user; of two that differ, the wrong one.
+        """
+        sampled, before, requests = self.sampled, self.before, self.frame.requests
         emitted: dict[str, list[int]] = {}
         for client in outputs.values():
             for output in client.outputs:
                 emitted.setdefault(output.request_id, []).extend(output.new_token_ids)
         landed: dict[str, list[int]] = {}
         for name in {**sampled, **emitted}:
-            request = frame.requests.get(name)
+            request = requests.get(name)
             appended = [] if request is None else list(request.output_token_ids[before[name] :])
             shown = emitted.get(name, [])
-            right = sampled.get(name, [])[: len(appended)]
-            landed[name] = shown if appended == right else appended
+            right = sampled.get(name, [])
+            if appended == right or appended == right[: len(appended)]:
+                appended = shown
+            landed[name] = appended
         return landed

@@ -1,20 +1,15 @@
 """What a version of vLLM can do beyond one frame at a time: schedule ahead, draft, reset, pause, count.
 
-Runs in the engine's Python (standard library and vLLM only), and sets vLLM's environment: import it first. What a
-version lacks is not announced, and refused when asked for.
+Runs in the engine's Python (standard library and vLLM only). What a version lacks is not announced, and refused when
+asked for.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
-
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 from vllm.config import VllmConfig
 from vllm.sampling_params import SamplingParams

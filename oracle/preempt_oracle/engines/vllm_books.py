@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:
     from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.child import Unsupported, require
     from preempt_oracle.engines.vllm_offload import Offload

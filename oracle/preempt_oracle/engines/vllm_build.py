@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from preempt_oracle.engines.vllm_model import described, model_config
     from preempt_oracle.engines.vllm_traits import VERSION, traits
 else:
-    import vllm_async_features as features  # the first of these: it sets vLLM's environment
+    import vllm_alone  # noqa: F401 - before vLLM: its environment
+    import vllm_async_features as features
     from child import Refused, Unsupported
     from vllm_async_features import accepted
     from vllm_model import described, model_config

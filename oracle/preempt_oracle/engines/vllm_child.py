@@ -3,10 +3,10 @@
 Run by path in a Python that has vLLM and torch on its path: `python vllm_child.py`. One full-attention group, FCFS and
 PRIORITY. One frame at a time is synchronous scheduling; two are `AsyncScheduler`, F > 2 are that with F - 1 pipeline
 stages and the V2 runner, as vLLM itself flies them; with the option `pipeline` it is the synchronous scheduler with F
-stages. `vllm_build` makes the scheduler, `vllm_watch` looks into it, `vllm_async` keeps what flies, this file speaks.
+stages. `vllm_build` makes the scheduler, `vllm_watch` looks into it, `vllm_async` keeps what flies, `vllm_telling`
+makes events of it, this file speaks.
 
-Checks of vLLM's front end that never reach the scheduler are mirrored in `add`, and say so. `start` and `sent` are read
-from `SchedulerOutput` alone, which is what a worker would get; block ids are vLLM's own.
+Checks of vLLM's front end that never reach the scheduler are mirrored in `add`, and say so.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ if __name__ == "__main__":
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines import vllm_build as build
-    from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.faults import inject
-    from preempt_oracle.engines.vllm_async import CADENCE, Flights
+    from preempt_oracle.engines.vllm_async import Flights
     from preempt_oracle.engines.vllm_books import Books
     from preempt_oracle.engines.vllm_faults import faults
     from preempt_oracle.engines.vllm_offload import OBSERVES as OBSERVES_HOST
     from preempt_oracle.engines.vllm_offload import Offload
     from preempt_oracle.engines.vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
+    from preempt_oracle.engines.vllm_telling import Teller
     from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
     from preempt_oracle.engines.vllm_watch import Watch
 else:
-    import vllm_async_features as features  # the first of these: it sets vLLM's environment
+    import vllm_alone  # noqa: F401 - before vLLM: its environment
+    import vllm_async_features as features
     import vllm_build as build
-    import vllm_seams as seams
     from faults import inject
-    from vllm_async import CADENCE, Flights
+    from vllm_async import Flights
     from vllm_books import Books
     from vllm_faults import faults
     from vllm_offload import OBSERVES as OBSERVES_HOST
     from vllm_offload import Offload
     from vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
+    from vllm_telling import Teller
     from vllm_traits import VERSION, listed, traits
     from vllm_watch import Watch
 
@@ -59,26 +60,6 @@ CAPABILITIES = (
     "unchunked",
     "whole_fit",
 )
-OBSERVES = (
-    "counts",
-    "blocks",
-    "free",
-    "queues",
-    "demote",
-    "trigger",
-    "release",
-    "reset",
-    "held",
-    "place",
-    "known",
-    "start",
-    "sent",
-    "hits",
-    "publish",
-    "emitted",
-    "reject",
-)
-OBSERVES_SMALL = ("free-ids", "refs")
 #: What not every version can do.
 FEATURES: Mapping[str, Callable[[], bool]] = {
     "frames": features.can_fly,
@@ -91,7 +72,6 @@ FEATURES: Mapping[str, Callable[[], bool]] = {
 #: What is not driven together with a KV connector.
 BESIDE_A_CONNECTOR = frozenset({"frames", "drafts", "reset", "v2_runner"})
 MIRRORED = "vLLM's front end, mirrored by this adapter"
-REASONS = {"FINISHED_LENGTH_CAPPED": "length", "FINISHED_STOPPED": "stop", "FINISHED_ABORTED": "abort"}
 
 
 class Vllm(Engine):
@@ -117,9 +97,8 @@ class Vllm(Engine):
             self.offload = Offload(scheduler, shape.page_size, shape.host_blocks, int(config.get("seed", 0)))
             self.books.offload = self.offload
         self.watch = Watch(self.books, shape.page_size, self.offload)
-        self.frame = -1
         self.flights = Flights(scheduler, shape.stages if shape.ahead else 1)
-        self.told: set[str] = set()  # live requests the worker knows: told again in full, they resume
+        self.teller = Teller(self.watch, self.flights, traits())
         assumes = [f"reject: checks of {MIRRORED}"]
         if not listed():
             assumes.append("unverified version")
@@ -129,8 +108,8 @@ class Vllm(Engine):
             runner = "the V2 runner" if shape.ahead else "nothing scheduled ahead"
             assumes.append(f"frames: {shape.stages} pipeline stages and {runner}")
         limits = {**config, "whole_fit": build.whole_fit(scheduler, shape)}
-        observes = OBSERVES + (OBSERVES_SMALL if self.books.small else ()) + (("stats",) if features.counts() else ())
         can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())
+        observes = self.teller.observes()
         if shape.connector:
             can = (*(name for name in can if name not in BESIDE_A_CONNECTOR), "offload")
         if self.offload is not None:
@@ -185,17 +164,17 @@ class Vllm(Engine):
         """Cancel a request wherever it is; of one that is gone already vLLM says nothing, and frees nothing."""
         watch = self._watch()
         watch.finished.clear()
-        if self.offload is not None and self.offload.copies.loading(request):
-            if self.offload.keeps(request, watch.tables.get(request, [])):
-                # vLLM keeps also the blocks that nothing fills until the load is over, which no trace can tell.
-                raise Refused(f"{request} loads, and has blocks that no copy fills: not cancelled here")
-            watch.dying.add(request)
         if self.offload is not None:
+            if self.offload.copies.loading(request):
+                if self.offload.keeps(request, watch.tables.get(request, [])):
+                    # vLLM keeps also the blocks that nothing fills until the load is over, which no trace can tell.
+                    raise Refused(f"{request} loads, and has blocks that no copy fills: not cancelled here")
+                watch.dying.add(request)
             self.offload.hits.pop(request, None)
         self.scheduler.finish_requests(request, build.ABORTED)
         blocks = [block for _, _, ids in watch.finished for block in ids]
         watch.finished.clear()
-        self.told.discard(request)
+        self.teller.told.discard(request)
         return {"event": "abort", "request": request, "blocks": [blocks], "observed": self.books.observed()}
 
     def control(self, cmd: Command) -> Reply:
@@ -205,7 +184,7 @@ class Vllm(Engine):
         watch = self._watch()
         if kind == "reset" and features.can_reset():
             if self.shape.frames == 1 and len(self.flights):
-                raise Refused(f"synchronous scheduling: frame {self.frame} must be delivered before a reset")
+                raise Refused(f"synchronous scheduling: frame {self.teller.frame} must be delivered before a reset")
             watch.begin()
             self.scheduler.reset_prefix_cache(reset_running_requests=True)
             _, acts, _ = watch.take({})
@@ -220,143 +199,45 @@ class Vllm(Engine):
         if len(self.flights) >= self.shape.frames:
             # The engine core never schedules before there is room for one more batch.
             raise Refused(f"{self.shape.frames} frames fly: one must be delivered first")
-        watch = self._watch()
-        watch.begin()
-        held_back = self.flights.held_back()
+        self.teller.before()
         output = self.scheduler.schedule()
-        self.frame += 1
-        self.flights.dispatch(self.frame, output)
-        scheduled = output.num_scheduled_tokens
-        grants, acts, deltas = watch.take(scheduled)
-        gone = {act["request"] for act in acts if act["act"] == "demote"}
-        skips = [
-            {"act": "skip", "request": name, "guard": CADENCE}
-            for name in held_back
-            if name not in scheduled and name not in gone
-        ]
-        starts, sent, resumed = self._message(output)
-        names = [grant.request for grant in grants]
-        observed = self.books.observed()
-        if features.counts():
-            observed |= self.books.counted([new.req_id for new in output.scheduled_new_reqs])
-        reply: Reply = {
-            "event": "step",
-            "frame": self.frame,
-            "requests": names,
-            "tokens": [grant.tokens for grant in grants],
-            "blocks": deltas,
-            "sent": sent,
-            "resumed": resumed,
-            "hits": [[grant.request, grant.hit] for grant in grants if grant.hit is not None],
-            "acts": skips + acts,
-            "observed": observed,
-        }
-        if self.offload is not None:
-            reply |= self._copied(output, reply, starts, sent, grants)
-        # Without a start for each grant the whole field would be a guess; a request the worker is not told of has none.
-        if all(name in starts for name in names):
-            reply["start"] = [starts[name] for name in names]
-        drafts = output.scheduled_spec_decode_tokens
-        if drafts:
-            reply["drafts"] = [[name, len(tokens)] for name, tokens in drafts.items()]
+        reply = self.teller.step(output)
+        return reply if self.offload is None else self._copied(self.offload, output, reply)
+
+    def _copied(self, offload: Offload, output: Any, reply: Reply) -> Reply:
+        """A step, with what the worker makes of the connector's message."""
+        names = reply["requests"]
+        given = {block: name for name, _, blocks in reply["blocks"] for block in blocks}
+        given |= {block: act["request"] for act in reply["acts"] if act["act"] == "load" for block in act["blocks"][0]}
+        starts = dict(zip(names, reply.get("start", ()), strict=False))
+        earlier, acts, later, free = offload.dispatch(self.teller.frame, output, reply["sent"], starts, given)
+        for name in names:
+            offload.hits.pop(name, None)
         if not names:
-            reply["reason"] = self._why_empty(acts)
-        self.told.update(names)
-        if self.offload is not None:
-            for name in names:
-                self.offload.hits.pop(name, None)
-        if self.offload is not None and not names:
             # A worker with nothing to run reports all the same, and is listened to at once.
-            copied, done = self.offload.report(self.frame)
+            copied, done = offload.report(self.teller.frame)
             self.scheduler.update_from_output(output, features.runner_output({}, copied))
-            reply["later"] += done
-        return reply
-
-    def _copied(
-        self, output: Any, reply: Reply, starts: dict[str, int], sent: list[list[Any]], grants: list[Any]
-    ) -> Reply:
-        """What the worker makes of the connector's message, as fields of the reply."""
-        assert self.offload is not None
-        given = {block: grant.request for grant in grants for block in grant.blocks}
-        loads = [act for act in reply["acts"] if act["act"] == "load"]
-        given |= {block: act["request"] for act in loads for block in act["blocks"][0]}
-        earlier, acts, later, free = self.offload.dispatch(self.frame, output, sent, starts, given)
-        acts = [{**act, "after": len(grants)} for act in acts]
-        return {
-            "acts": reply["acts"] + acts,
-            "observed": {**reply["observed"], "host_free": [free]},
-            "earlier": earlier,
-            "later": later,
-        }
-
-    def _message(self, output: Any) -> tuple[dict[str, int], list[list[Any]], list[list[Any]]]:
-        """What the worker is told: where each grant starts, block tables, and who resumes with how many tokens."""
-        starts: dict[str, int] = {}
-        sent: list[list[Any]] = []
-        resumed: list[list[Any]] = []
-        for new in output.scheduled_new_reqs:
-            name = new.req_id
-            starts[name] = new.num_computed_tokens
-            sent.append([name, 0, list(new.block_ids[0]), True])
-            if name in self.told:  # the V2 runner gets a resumed request as a new one, outputs included
-                resumed.append([name, len(seams.prefill_tokens(new))])
-        cached = output.scheduled_cached_reqs
-        again = seams.resumed(cached)
-        for index, name in enumerate(cached.req_ids):
-            starts[name] = cached.num_computed_tokens[index]
-            blocks = cached.new_block_ids[index]
-            if name in again:
-                sent.append([name, 0, list(blocks[0]) if blocks else [], True])
-                tokens = seams.resumed_tokens(cached, name)
-                resumed.append([name, None if tokens is None else len(tokens)])
-            elif blocks and blocks[0]:
-                sent.append([name, 0, list(blocks[0])])
-        return starts, sent, resumed
-
-    def _why_empty(self, acts: list[dict[str, Any]]) -> str:
-        if not self.scheduler.requests:
-            return "idle"
-        if features.can_pause() and features.paused(self.scheduler):
-            return "paused"
-        if any(act["act"] == "demote" for act in acts):
-            return "everybody who could run was preempted, and nobody is admitted in a step that preempts"
-        return "nothing could be admitted or grown"
+            later += done
+        reply["acts"] += [{**act, "after": len(names)} for act in acts]
+        reply["observed"]["host_free"] = [free]
+        return reply | {"earlier": earlier, "later": later}
 
     def deliver(self, cmd: Command) -> Reply:
         """Hand the frame's sampled tokens to `update_from_output`, and what a drafter would propose behind them."""
-        names, tokens, proposed = cmd["requests"], cmd["tokens"], cmd.get("proposed")
-        watch = self._watch()
-        watch.finished.clear()
+        proposed = cmd.get("proposed")
+        landing = self.flights.comes_back(cmd["frame"], cmd["requests"], cmd["tokens"])
+        self._watch().finished.clear()
         copied, earlier = None, list[dict[str, Any]]()
         if self.offload is not None:
             copied, earlier = self.offload.report(cmd["frame"])
-        landed = self.flights.deliver(cmd["frame"], names, tokens, copied)
-        names = [*names, *(name for name, some in landed.items() if some and name not in names)]
-        tokens = [*tokens, *([] for _ in range(len(names) - len(tokens)))]
-        finished = []
-        for name, status, blocks in watch.finished:
-            reason = REASONS.get(status.name, status.name.removeprefix("FINISHED_").lower())
-            finished.append({"request": name, "reason": reason, "blocks": [blocks]})
-            self.told.discard(name)
-        watch.finished.clear()
-        reply: Reply = {
-            "event": "deliver",
-            "frame": cmd["frame"],
-            "requests": names,
-            "tokens": tokens,
-            "emitted": [landed[name] for name in names],
-            # What was sampled and left no trace in the request or in what the user sees was dropped.
-            "disposition": [
-                "delivered" if landed[name] or not some else "dropped" for name, some in zip(names, tokens, strict=True)
-            ],
-            "acts": watch.labels(),
-            "finished": finished,
-        }
+        answer = features.runner_output(landing.sampled, copied)
+        outputs = self.scheduler.update_from_output(landing.frame.output, answer)
+        reply = self.teller.deliver(cmd["frame"], cmd["requests"], cmd["tokens"], landing.landed(outputs))
         if earlier:
             reply["earlier"] = earlier
         if proposed is not None and self.shape.frames == 1 and self.shape.drafts:
             self.scheduler.update_draft_token_ids(features.draft_tokens(cmd["requests"], proposed))
-            reply["proposed"] = [*proposed, *([0] * (len(names) - len(proposed)))]
+            reply["proposed"] = [*proposed, *([0] * (len(reply["requests"]) - len(proposed)))]
         return reply
 
     def _watch(self) -> Watch:

@@ -1,8 +1,7 @@
 """What this vLLM is like: the traits of `vllm_versions`, looked at in the code that is installed.
 
-Runs in the engine's Python (standard library and vLLM only), behind `vllm_async_features`, which sets vLLM's
-environment. A version that is listed and shows other traits than the table gives it was changed, or is not what it
-says: that is a broken harness, and no verdict.
+Runs in the engine's Python (standard library and vLLM only). A version that is listed and shows other traits than the
+table gives it was changed, or is not what it says: that is a broken harness, and no verdict.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:
     from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines import vllm_versions as versions
     from preempt_oracle.engines.child import Unsupported
     from preempt_oracle.engines.vllm_async_features import takes
 else:
-    import vllm_async_features as features  # the first of these: it sets vLLM's environment
+    import vllm_async_features as features
     import vllm_versions as versions
     from child import Unsupported
     from vllm_async_features import takes

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:
     from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.child import Unsupported
     from preempt_oracle.engines.vllm_books import Books
@@ -109,26 +109,36 @@ class Watch:
     def _allocate_slots(
         self, original: Callable[..., Any], request: Any, num_new_tokens: int, *args: Any, **kwargs: Any
     ) -> Any:
-        name = request.request_id
-        before = len(self.owned.get(name, ()))
-        hit = kwargs.get("num_new_computed_tokens", args[0] if args else 0)
-        start = request.num_computed_tokens + hit + kwargs.get("num_external_computed_tokens", 0)
+        before = len(self.owned.get(request.request_id, ()))
         self._late = []
         granted = original(request, num_new_tokens, *args, **kwargs)
+        self._allocated(before, granted, request, num_new_tokens, args, kwargs)
+        return granted
+
+    def _allocated(
+        self, before: int, granted: Any, request: Any, tokens: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Behind an allocation, of which there is one per request and step: this must be quick."""
+        name = request.request_id
         late, self._late = self._late, None
+        start = request.num_computed_tokens
+        if args or len(kwargs) > 1:  # more than the lookahead of a running request
+            start += kwargs.get("num_new_computed_tokens", args[0] if args else 0)
+            start += kwargs.get("num_external_computed_tokens", 0)
         if granted is None:
-            length = start + num_new_tokens + kwargs.get("num_lookahead_tokens", 0)
+            length = start + tokens + kwargs.get("num_lookahead_tokens", 0)
             needed = -(-min(length, self.books.scheduler.max_model_len) // self.page_size)
             cause = "growth" if request.status.name == "RUNNING" else "admission"
             self._short = (name, max(needed - before, 0), self.books.free(), cause)
-            self.timeline += late
-            return None
+            self.timeline += late or ()
+            return
         self._short = None
         table = self.owned.get(name, ())
-        blocks = [block.block_id for block in table[before:]] if len(table) > before else []
-        if blocks:
+        blocks: list[int] = []
+        if len(table) > before:
+            blocks = [block.block_id for block in table[before:]]
             self.tables.setdefault(name, []).extend(blocks)
-        hit = self._hits.pop(name, None)
+        hit = self._hits.pop(name, None) if self._hits else None
         if kwargs.get("delay_cache_blocks"):  # copies will fill these blocks: it is not granted anything yet
             if before == 0:  # else it loads once more what it has: its copies are told, and it waits where it was
                 self.timeline.append(
@@ -137,10 +147,10 @@ class Watch:
                 if self.offload is not None:
                     self.offload.hits[name] = hit or 0
         else:
-            self.timeline.append(Grant(name, start, num_new_tokens, blocks, hit))
-        # A hash is published while the slots are allocated; it is told after the grant that makes the blocks owned.
-        self.timeline += late
-        return granted
+            self.timeline.append(Grant(name, start, tokens, blocks, hit))
+        if late:
+            # A hash is published while the slots are allocated; it is told after the grant that makes the blocks owned.
+            self.timeline += late
 
     def _pop_request(self, original: Callable[..., Any]) -> Any:
         """Before 0.12, where prefills are not cut, one that exceeds the rest of the budget is passed over."""

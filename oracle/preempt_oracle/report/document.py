@@ -81,6 +81,7 @@ class InputRow(msgspec.Struct, frozen=True):
     `verdict`: conforms, conforms but for known failures, violates, unreadable, harness broken or inconclusive.
     `known`, `advised`: rule -> runs that broke it as a known failure, or as an advisory rule. `ended_at_known`: runs
     that ended at a known failure, with nothing judged behind it; `steps_unjudged`: steps of recorded traces there.
+    `events_lost`: what a recorder could not write any more, at least.
     """
 
     source: str
@@ -108,6 +109,7 @@ class InputRow(msgspec.Struct, frozen=True):
     advised: dict[str, int]
     ended_at_known: int
     steps_unjudged: int
+    events_lost: int
     tokens_recomputed: int
     tokens_delivered: int
 
@@ -240,6 +242,7 @@ def input_row(judged: Judged) -> InputRow:
         advised=dict(tally.advised),
         ended_at_known=tally.ended,
         steps_unjudged=tally.unjudged,
+        events_lost=tally.lost,
         tokens_recomputed=tally.recomputed,
         tokens_delivered=tally.delivered,
     )

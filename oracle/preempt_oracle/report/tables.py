@@ -63,6 +63,8 @@ def show_verdict(out: Console, judged: Judged) -> None:
         per = f" ({tally.recomputed / tally.delivered:.2g} each)" if tally.delivered else ""
         field(out, "tax", f"{count(tally.recomputed, 'token')} computed again for {tally.delivered} delivered{per}")
     if tally is not None:
+        if tally.lost:
+            field(out, "lost", f"at least {count(tally.lost, 'event')} behind the end, where the recording stopped")
         show_expected(out, tally)
     if judged.outside:
         total = sum(judged.outside.values())

@@ -227,12 +227,16 @@ class EngineError(TaggedEvent, frozen=True):
 
 
 class Footer(TaggedLine, frozen=True):
-    """The last line: counts by which a cut-off trace is recognised. `lines` counts header and footer too."""
+    """The last line: counts by which a cut-off trace is recognised. `lines` counts header and footer too.
+
+    `lost`: at least so many events are missing behind it, since the recording stopped.
+    """
 
     lines: Count
     steps: Count
     grants: Count
     preemptions: Count
+    lost: Count = 0
 
 
 Event: TypeAlias = Arrive | Reject | Abort | Finish | Control | Step | Deliver | CopyStart | CopyDone | EngineError

@@ -1,0 +1,1 @@
+"""Recording an engine in production: observed by the adapters' own eyes, written as trace v1, checked as it goes."""
