@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:
     from preempt_oracle.engines.child import Unsupported, require
     from preempt_oracle.engines.vllm_copies import IN, OUT, Copies, Pairs
 else:
