@@ -17,7 +17,7 @@ FIELDS = {
     "report": "format format_version preempt_oracle specification verdict exit_code inputs known_failures",
     "input": "source verdict error engine version policy observes seed workloads out_of_contract interrupted runs "
     "steps grants preemptions resumes missing rules failures deviations specification known advised ended_at_known "
-    "steps_unjudged tokens_recomputed tokens_delivered",
+    "steps_unjudged events_lost tokens_recomputed tokens_delivered",
     "rule": "id kind sentence standing exercised since advisory",
     "failure": "rule kind sentence message where step moment times state events note replay known advisory",
     "state": "what engine shadow differs",
