@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from preempt_oracle.cli.main import cli
 from preempt_oracle.suite import broken
 
+
 def write(*words: str) -> tuple[int, str]:
     result = CliRunner().invoke(cli, ["new-adapter", *words])
     return result.exit_code if result.exception is None else getattr(result.exception, "code", 99), result.output
@@ -57,4 +58,3 @@ def test_the_one_in_javascript_conforms_and_its_faults_are_seen(tmp_path, monkey
     for number, (right, wrong, rule) in enumerate(mark.args[1]):
         (folder := tmp_path / str(number)).mkdir()
         space["test_a_fault_is_seen"](folder, right, wrong, rule)  # type: ignore[operator]
-
