@@ -63,6 +63,7 @@ class Campaign:
     tally: Tally
     seed: int
     workloads: int = 0  # run, those out of contract included
+    drawn: int = 0  # seeds that workloads were generated from, those that were not wanted included
     seconds: float = 0.0
     outside: Counter[str] = Factory(Counter)  # the engine's reasons for refusing a workload: out of contract
     several: int = 0  # steps with more than one victim
@@ -104,8 +105,9 @@ def campaign(
     *,
     spec: str = SPEC_VERSION,
     known: Ledger | None = None,
+    wanted: Callable[[Scenario], bool] | None = None,
 ) -> Campaign:
-    """Run it, spending up to `tries` runs on shortening each failure.
+    """Run it, spending up to `tries` runs on shortening each failure. `wanted`: only workloads of which this is true.
 
     `spec`: the version of the specification to judge by; `known`: known failures, in which every run is noted. A known
     failure is neither shortened nor saved: its entry says what it is.
@@ -114,7 +116,7 @@ def campaign(
     """
     began = monotonic()
     deadline = float("inf") if budget.seconds is None else began + budget.seconds
-    runner = _Runner(connect, save, tries, deadline, spec, known or Ledger(()))
+    runner = _Runner(connect, save, tries, deadline, spec, known or Ledger(()), wanted)
     try:
         opened = probe(runner.session, policy)
         header = opened.started.header
@@ -127,7 +129,7 @@ def campaign(
         except KeyboardInterrupt:
             out.interrupted = True
         except HarnessError as e:
-            out.broken = f"workload of seed {seed + out.workloads}: {e}"
+            out.broken = f"workload of seed {seed + out.drawn - 1}: {e}"
         out.seconds = monotonic() - began
         return out
     finally:
@@ -138,18 +140,30 @@ class _Runner:
     """One session at a time, whatever a workload does to it."""
 
     def __init__(
-        self, connect: Callable[[], Session], save: Save, tries: int, deadline: float, spec: str, known: Ledger
+        self,
+        connect: Callable[[], Session],
+        save: Save,
+        tries: int,
+        deadline: float,
+        spec: str,
+        known: Ledger,
+        wanted: Callable[[Scenario], bool] | None,
     ) -> None:
         self.connect, self.save, self.tries, self.deadline = connect, save, tries, deadline
-        self.spec, self.known = spec, known
+        self.spec, self.known, self.wanted = spec, known, wanted
         self.session = connect()
         self.crashes = 0  # candidates that broke the harness
         self.stopped: BaseException | None = None  # an end that came while a failure was being shortened
 
     def workload(self, out: Campaign, capabilities: frozenset[str]) -> None:
         """One workload, and the reduction of what it broke."""
-        seed, policy = out.seed + out.workloads, out.tally.policy
-        scenario = generated(seed, policy, capabilities)
+        policy = out.tally.policy
+        while True:
+            seed = out.seed + out.drawn
+            out.drawn += 1
+            scenario = generated(seed, policy, capabilities)
+            if self.wanted is None or self.wanted(scenario):
+                break
         run = drive(self.session, scenario, policy=policy, spec=self.spec)
         out.workloads += 1
         if isinstance(run, Refused):

@@ -179,6 +179,18 @@ class Tally:
             self.ended += bool(broken) and broken == expected
         self.observes = observes if self.observes is None else self.observes & observes
 
+    def join(self, other: Tally) -> None:
+        """Count what further runs of the same engine, policy and specification showed."""
+        for name in ("runs", "steps", "grants", "preemptions", "resumes", "recomputed", "delivered", "ended",
+                     "unjudged", "lost"):  # fmt: skip
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("exercised", "times", "excused", "known", "advised", "failed"):
+            getattr(self, name).update(getattr(other, name))
+        self.failures += other.failures
+        self.outside = self.outside or other.outside
+        if other.observes is not None:
+            self.observes = other.observes if self.observes is None else self.observes & other.observes
+
     def seen_in(self, failure: Failure) -> int:
         """Runs in which its rule broke in the same way: as a known failure, as an advisory rule, or as neither."""
         rule = failure.violation.rule

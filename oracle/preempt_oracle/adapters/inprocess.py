@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
 from preempt_oracle.adapters.protocol import HarnessError
@@ -16,6 +17,8 @@ class InProcess:
     def __init__(self, engine: Engine, name: str, package: str) -> None:
         self.engine, self.name, self._package = engine, name, package
         self._live = False
+        file = getattr(sys.modules.get(type(engine).__module__), "__file__", None)
+        self._file = str(Path(file).absolute()) if file else ""
 
     def exchange(self, command: dict[str, Any]) -> dict[str, Any]:
         """Call the method the command names. An exception is answered as an engine_error, as a child would."""
@@ -30,7 +33,7 @@ class InProcess:
             raise
         except Exception as error:
             self._live = False
-            reply = describe(error, self._package)
+            reply = describe(error, self._package, self._file)
         if not isinstance(reply, dict):
             raise HarnessError(f"{self.name}: {do} returned {type(reply).__name__}, not an object with an event")
         return {"id": command["id"], **marked(self.engine, do, reply)}
@@ -76,11 +79,14 @@ def load(target: str) -> InProcess:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), cls)
+        imported = importlib.import_module(module)
     except ImportError as e:
         raise HarnessError(f"{module}: {e}") from None
-    except AttributeError:
-        raise HarnessError(f"{module} has no {cls}") from None
+    except Exception as e:  # a syntax error, or whatever its own code raises while it is imported
+        raise HarnessError(f"{module}: {type(e).__name__}: {e}") from None
+    found = getattr(imported, cls, None)
+    if found is None:
+        raise HarnessError(f"{module} has no {cls}")
     try:
         engine = found()
     except Exception as e:

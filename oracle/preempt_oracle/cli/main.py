@@ -25,6 +25,7 @@ COMMANDS = {
     "replay": "Run one scenario and show its steps.",
     "smoke": "Start an engine and say what can be observed of it.",
     "rules": "List the rules of the specification, or explain one.",
+    "new-adapter": "Write an adapter for a new scheduler, with its tests and CI.",
     "engines": "List and install engines under test.",
     "cost": "Swap or recompute: break-even, regime map, comparison of models.",
     "prove": "Prove the theorems of the cost model on the functions that are shipped.",
@@ -50,7 +51,7 @@ class Commands(click.Group):
         """Import one."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = importlib.import_module(f"preempt_oracle.cli.{cmd_name}").command
+        found: click.Command = importlib.import_module(f"preempt_oracle.cli.{cmd_name.replace('-', '_')}").command
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -243,8 +243,11 @@ def serve(engine: Engine, package: str) -> None:
             traceback.print_exc(file=sys.stderr)
 
 
-def describe(error: BaseException, package: str) -> Reply:
+def describe(error: BaseException, package: str, adapter: str = "") -> Reply:
     """The `engine_error` of an exception: engine, if the innermost frame that is not a library's is the engine's.
+
+    `package`: the engine's import name, of a package or of a single module. `adapter`: the file of an adapter that is
+    no program of its own; it is the adapter's also inside of the engine's package, unless it is all there is of it.
 
     Frames of the standard library and of third-party packages are passed over: an engine that makes `random.choice`
     fail crashed, and so did an adapter that did. A failed import is never the engine's: its environment is incomplete,
@@ -260,6 +263,8 @@ def describe(error: BaseException, package: str) -> Reply:
     frames = list(_frames(error.__traceback__))
     for frame, line in reversed(frames):
         name = os.path.abspath(frame.f_code.co_filename)
+        if name == adapter and name not in roots:
+            return _error("adapter", *_what(error), _place(frame, line))
         for root in roots:
             if _inside(name, root):
                 relative = os.path.relpath(name, os.path.dirname(root)).replace(os.sep, "/")
@@ -295,14 +300,15 @@ def _error(origin: str, kind: str, message: str, where: str) -> Reply:
 def _roots(package: str) -> list[str]:
     module = sys.modules.get(package)
     if module is not None:
-        paths = list(getattr(module, "__path__", ()))
+        paths, file = list(getattr(module, "__path__", ())), getattr(module, "__file__", None)
     else:
         try:
             spec = importlib.util.find_spec(package)
         except (ImportError, ValueError):
             spec = None
         paths = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return [os.path.abspath(path) for path in paths]
+        file = spec.origin if spec is not None and spec.has_location else None
+    return [os.path.abspath(path) for path in paths or ([file] if file else [])]
 
 
 def _inside(name: str, root: str) -> bool:

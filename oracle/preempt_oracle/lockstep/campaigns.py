@@ -6,6 +6,7 @@ Each REPORT is what `lockstep --json` wrote. Of its combinations only sums are k
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -21,7 +22,10 @@ FILE: Final = Path(__file__).with_name("campaigns.json")
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
-    """One policy and kind of flight, with or without drafts. `ran` of `every` combinations were run."""
+    """One policy and kind of flight, with or without drafts. `ran` of `every` combinations were run.
+
+    `reached`: what their workloads came to.
+    """
 
     policy: str
     flight: str
@@ -32,6 +36,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     steps: int
     granting: int
     divergences: int
+    reached: dict[str, int] = {}
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -55,7 +60,7 @@ def keep(report: Report, when: str) -> Kept:
     """The sums of a report."""
     cells = {
         select((m.policy,), ",".join(m.mode))[0]: Cell(
-            m.workloads, m.steps, m.granting, m.events, m.divergences, m.refused
+            m.workloads, m.steps, m.granting, m.events, m.divergences, m.refused, Counter(m.reached)
         )
         for m in report.modes
     }
@@ -72,7 +77,7 @@ def keep(report: Report, when: str) -> Kept:
         min((c.steps for c in taken), default=0),
         len(cells) - len(taken),
         tuple(
-            Row(policy, flight, drafts, ran, of, c.workloads, c.steps, c.granting, c.divergences)
+            Row(policy, flight, drafts, ran, of, c.workloads, c.steps, c.granting, c.divergences, dict(c.reached))
             for policy, flight, drafts, c, ran, of in rows(cells)
         ),
         {word: c.steps for word, c in by_switch(cells)},
@@ -150,11 +155,17 @@ def settings_table() -> str:
 
 
 def reached_table() -> str:
-    """How often workloads came to what."""
+    """How often workloads came to what: of all, and by policy and how frames fly, all versions together."""
     campaigns = kept()
-    lines = ["| situation | " + " | ".join(k.version for k in campaigns) + " |", "|---|" + "---:|" * len(campaigns)]
+    ways: dict[str, Counter[str]] = {}
+    for row in (row for k in campaigns for row in k.rows):
+        way = f"{row.policy.removeprefix('vllm-')} {row.flight.partition(',')[0]}"
+        ways.setdefault(way, Counter()).update(row.reached)
+    head = [*(k.version for k in campaigns), *ways]
+    lines = ["| situation | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
     for name in dict.fromkeys(name for k in campaigns for name in k.reached):
-        lines.append(f"| {name} | " + " | ".join(f"{k.reached.get(name, 0):,}" for k in campaigns) + " |")
+        counts = [*(k.reached.get(name, 0) for k in campaigns), *(found[name] for found in ways.values())]
+        lines.append(f"| {name} | " + " | ".join(f"{n:,}" for n in counts) + " |")
     return "\n".join(lines)
 
 

@@ -111,9 +111,9 @@ class Pair:
                 yield from self._delivered(p, told)
             case ((ev.Step() | ev.EngineError()), _):
                 self.steps += 1
-                step = p.step()
+                before, step = p.state, p.step()
                 self.granting += bool(step.requests)
-                _count(n, step)
+                _count(n, step, before)
                 yield step
 
     def _delivered(self, p: Predicted, told: ev.Deliver) -> Iterator[ev.Event]:
@@ -127,12 +127,24 @@ class Pair:
             yield event
 
 
-def _count(n: Counter[str], step: ev.Step) -> None:
+def _count(n: Counter[str], step: ev.Step, before: State) -> None:
+    n["three or more frames in flight"] += bool(step.requests) and len(before.frames) > 1
     victims = [a for a in step.acts if isinstance(a, ev.Demote)]
     n["preemption"] += len(victims)
     n["several victims in a step"] += len(victims) > 1
     n["self-preemption"] += sum(a.request in a.beneficiaries for a in victims)
-    n["victim already granted"] += sum(isinstance(a, ev.Unplan) for a in step.acts)
+    for act in step.acts:
+        if isinstance(act, ev.Unplan):
+            r, page = before.requests.get(act.request), before.pages[0]
+            n["victim already granted"] += 1
+            # What was planned would have filled a page, so that it was findable for a moment (F1).
+            n["unplan after fill"] += r is not None and (r.computed + act.tokens) // page > r.computed // page
+    if victims:
+        holders = Counter(b for r in before.requests.values() for b in r.tables[0])
+        given = {a.request: a.blocks[0] for a in step.acts if isinstance(a, ev.Release) and a.blocks}
+        n["victim that yields nothing"] += sum(
+            bool(blocks) and all(holders[b] > 1 for b in blocks) for blocks in given.values()
+        )
     n["resume"] += len(step.resumed)
     hit = {h.request for h in step.hits if h.tokens}
     n["resume with a prefix hit"] += sum(r.request in hit for r in step.resumed)

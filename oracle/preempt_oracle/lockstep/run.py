@@ -47,6 +47,7 @@ class Cell:
     events: int = 0
     divergences: int = 0
     outside: int = 0  # workloads that the engine refused
+    reached: Counter[str] = Factory(Counter)  # what workloads came to
 
 
 @define
@@ -57,12 +58,16 @@ class Lockstep:
     version: str
     seed: int
     cells: dict[Mode, Cell] = Factory(dict)
-    reached: Counter[str] = Factory(Counter)
     refusals: Counter[str] = Factory(Counter)
     first: Divergence | None = None
     seconds: float = 0.0
     interrupted: bool = False
     broken: str = ""
+
+    @property
+    def reached(self) -> Counter[str]:
+        """What workloads came to."""
+        return sum((c.reached for c in self.cells.values()), Counter())
 
     @property
     def steps(self) -> int:
@@ -130,7 +135,7 @@ def lockstep(
 def _workload(session: Session, out: Lockstep, mode: Mode, seed: int, tries: int, predict: Predict) -> None:
     scenario = generated(seed, mode)
     cell = out.cells[mode]
-    followed = follow(session, mode, scenario, out.reached, predict=predict)
+    followed = follow(session, mode, scenario, cell.reached, predict=predict)
     cell.workloads += 1
     if followed.refused:
         cell.outside += 1

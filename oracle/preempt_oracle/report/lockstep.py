@@ -49,6 +49,7 @@ def total(cells: Iterable[Cell]) -> Cell:
         out.events += c.events
         out.divergences += c.divergences
         out.outside += c.outside
+        out.reached.update(c.reached)
     return out
 
 
@@ -135,7 +136,10 @@ def shown(value: Any) -> str:
 
 
 class ModeRow(msgspec.Struct, frozen=True):
-    """A combination of settings. `granting`: steps that granted tokens; `refused`: workloads the engine refused."""
+    """A combination of settings.
+
+    `granting`: steps that granted tokens; `refused`: workloads the engine refused; `reached`: what the others came to.
+    """
 
     policy: str
     mode: tuple[str, ...]
@@ -145,6 +149,7 @@ class ModeRow(msgspec.Struct, frozen=True):
     events: int
     divergences: int
     refused: int
+    reached: dict[str, int]
 
 
 class FieldRow(msgspec.Struct, frozen=True):
@@ -211,7 +216,17 @@ def document(found: Lockstep) -> bytes:
         found.broken,
         dict(reached(found)),
         tuple(
-            ModeRow(m.policy, m.words, c.workloads, c.steps, c.granting, c.events, c.divergences, c.outside)
+            ModeRow(
+                m.policy,
+                m.words,
+                c.workloads,
+                c.steps,
+                c.granting,
+                c.events,
+                c.divergences,
+                c.outside,
+                {name: times for name, times in c.reached.items() if times},
+            )
             for m, c in cells
         ),
         None if found.first is None else _first(found.first, found),

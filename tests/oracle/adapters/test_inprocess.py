@@ -84,11 +84,20 @@ def test_an_exception_of_the_adapter_is_a_broken_harness():
         drive(session(Raises), Scenario(CONFIG, (Add("a", (1,), 1),)))
 
 
-def test_an_exception_of_the_engine_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    package = tmp_path / "fragile_engine"
-    package.mkdir()
-    (package / "__init__.py").write_text("def schedule():\n    return [][0]\n")
+@pytest.mark.parametrize(
+    ("file", "where"),
+    [
+        ("fragile_engine/__init__.py", "fragile_engine/__init__.py:2 in schedule"),
+        ("fragile_engine.py", "fragile_engine.py:2 in schedule"),  # an engine need not be a package
+    ],
+)
+def test_an_exception_of_the_engine_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, where: str
+):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("def schedule():\n    return [][0]\n")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "fragile_engine", raising=False)
 
     class Fragile(ReferenceEngine):
         def step(self) -> dict[str, Any]:
@@ -102,7 +111,25 @@ def test_an_exception_of_the_engine_is_a_finding(tmp_path: Path, monkeypatch: py
     assert [v.rule for v in run.violations] == ["live/survives"]
     error = run.events[-1]
     assert isinstance(error, wire.EngineError)
-    assert error.where == "fragile_engine/__init__.py:2 in schedule"
+    assert error.where == where
+
+
+def test_what_an_adapter_raises_inside_of_a_call_of_the_engine_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "calling_engine.py").write_text("def schedule(seen):\n    seen()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "calling_engine", raising=False)
+
+    class Watching(ReferenceEngine):
+        def step(self) -> dict[str, Any]:
+            import calling_engine  # type: ignore[import-not-found]
+
+            calling_engine.schedule(lambda: [][0])
+            raise AssertionError
+
+    with pytest.raises(HarnessError, match="the adapter raised IndexError"):
+        drive(session(Watching, "calling_engine"), Scenario(CONFIG, (Add("a", (1,), 1),)))
 
 
 class Odd(ReferenceEngine):
@@ -154,8 +181,12 @@ def test_load_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "half_adapter.py").write_text(
         "class Half:\n    def start(self, config): ...\nclass Bang:\n    def __init__(self): raise OSError('bang')\n"
     )
+    (tmp_path / "bad_syntax.py").write_text("def\n")
+    (tmp_path / "bad_import.py").write_text("None.attribute\n")
     monkeypatch.syspath_prepend(tmp_path)
     for target, said in {
+        "bad_syntax:X": "bad_syntax: SyntaxError",
+        "bad_import:X": "bad_import: AttributeError: 'NoneType'",
         "half_adapter:Half": "has no add",
         "half_adapter:Bang": "OSError: bang",
         "half_adapter:None_": "half_adapter has no None_",
