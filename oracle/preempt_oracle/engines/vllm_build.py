@@ -50,10 +50,13 @@ logging.disable(logging.CRITICAL)
 #: The status of a request that the user cancelled.
 ABORTED: Any = RequestStatus.FINISHED_ABORTED
 #: What `config.options` may turn on, besides the protocol's settings.
-OPTIONS = ("v2_runner", "outside_contract", "pipeline", "offload_outputs")
+OPTIONS = ("v2_runner", "outside_contract", "pipeline", "offload_outputs", "lazy_offload", "failing_loads")
 #: The options that are words, and what each may be.
-WORDS: Mapping[str, tuple[str, ...]] = {"connector": ("", "offloading")}
-CONNECTORS: Mapping[str, str] = {"offloading": "OffloadingConnector"}
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "connector": ("", "offloading", "simple"),
+    "load_failure": ("", "recompute", "fail"),
+}
+CONNECTORS: Mapping[str, str] = {"offloading": "OffloadingConnector", "simple": "SimpleCPUOffloadConnector"}
 POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
 _COUNTS = ("long_prefill", "watermark", "drafts", "host_blocks")  # settings that may be 0
 
@@ -81,7 +84,10 @@ class Shape:
     outside_contract: bool = False  # start although the longest sequence exceeds the pool
     pipeline: bool = False  # frames fly through pipeline stages, and none is scheduled ahead of an output it needs
     connector: str = ""  # what offloads to `host_blocks`
-    offload_outputs: bool = False  # not only pages of the prompt
+    offload_outputs: bool = False  # not only pages of the prompt: offloading
+    lazy_offload: bool = False  # what is free and about to be reused, not what was just computed: simple
+    failing_loads: bool = False  # some loads lose a page
+    load_failure: str = ""  # what becomes of who loads then: vLLM's kv_load_failure_policy
 
     @property
     def ahead(self) -> bool:
@@ -128,8 +134,10 @@ def parse(config: dict[str, Any]) -> Shape:
             f"config.host_blocks: {shape.host_blocks}: vLLM's host tier is a KV connector: name one with the option "
             f"connector, of {', '.join(filter(None, WORDS['connector']))}"
         )
-    if shape.host_blocks and (shape.frames > 1 or shape.drafts):
-        raise Refused("config.host_blocks: a connector is driven here with one frame at a time, and without drafts")
+    if shape.host_blocks and shape.drafts:
+        raise Refused("config.host_blocks: a connector is driven here without drafts")
+    if shape.host_blocks and shape.connector == "simple" and not shape.caching:
+        raise Refused("config.host_blocks: SimpleCPUOffloadConnector switches itself off without prefix caching")
     if shape.groups != "full":
         raise Refused(f"config.groups: {shape.groups!r}: this adapter drives one full-attention group")
     if shape.pipeline and shape.drafts:
@@ -203,10 +211,19 @@ def _connector(shape: Shape) -> Any:
 
     # The host pool is given in bytes, of which a block takes whole pages of the operating system.
     page = mmap.PAGESIZE
-    size = -(-_spec(shape).page_size_bytes // page) * page
-    extra = {"cpu_bytes_to_use": shape.host_blocks * size, "offload_prompt_only": not shape.offload_outputs}
+    size = _spec(shape).page_size_bytes
+    extra: dict[str, Any]
+    if shape.connector == "simple":
+        # Its pool is a share of the device's, with a null block of its own.
+        extra = {"cpu_bytes_to_use": (shape.host_blocks + 1) * size, "lazy_offload": shape.lazy_offload}
+    else:
+        size = -(-size // page) * page
+        extra = {"cpu_bytes_to_use": shape.host_blocks * size, "offload_prompt_only": not shape.offload_outputs}
     return KVTransferConfig(
-        kv_connector=CONNECTORS[shape.connector], kv_role="kv_both", kv_connector_extra_config=extra
+        kv_connector=CONNECTORS[shape.connector],
+        kv_role="kv_both",
+        kv_connector_extra_config=extra,
+        kv_load_failure_policy=shape.load_failure or "recompute",
     )
 
 
@@ -229,6 +246,16 @@ def _spec(shape: Shape) -> Any:
         "sliding_window": None,
     }
     return FullAttentionSpec(**accepted(FullAttentionSpec, values))
+
+
+def _tensors(shape: Shape, spec: Any) -> list[Any]:
+    """The device's memory, of which a connector may derive the host's; none is ever allocated."""
+    if shape.connector != "simple":
+        return []
+    from vllm.v1.kv_cache_interface import KVCacheTensor
+
+    size = spec.page_size_bytes
+    return [KVCacheTensor(size=size * shape.total, layers=["layer"], layer_stride=size * shape.total, block_stride=size)]
 
 
 def _check_pool(shape: Shape) -> None:
@@ -290,7 +317,9 @@ def _build(shape: Shape) -> Any:
     except ValueError as error:
         raise Refused(f"vLLM refuses to start: {_reason(error)}") from error
     pages = KVCacheConfig(
-        num_blocks=shape.total, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
+        num_blocks=shape.total,
+        kv_cache_tensors=_tensors(shape, spec),
+        kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
     )
     # Two frames ahead without stages: before this was a property, the executors said the same.
     flies = getattr(config, "max_concurrent_batches", shape.frames)

@@ -70,7 +70,7 @@ FEATURES: Mapping[str, Callable[[], bool]] = {
     "watermark": lambda: "watermark" in traits(),
 }
 #: What is not driven together with a KV connector.
-BESIDE_A_CONNECTOR = frozenset({"frames", "drafts", "reset", "v2_runner"})
+BESIDE_A_CONNECTOR = frozenset({"drafts"})
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 
 
@@ -94,7 +94,10 @@ class Vllm(Engine):
         self.books = Books(scheduler, traits())
         self.offload: Offload | None = None
         if shape.host_blocks:
-            self.offload = Offload(scheduler, shape.page_size, shape.host_blocks, int(config.get("seed", 0)))
+            seed = int(config.get("seed", 0))
+            self.offload = Offload(
+                scheduler, shape.connector, shape.page_size, shape.host_blocks, seed, failing=shape.failing_loads
+            )
             self.books.offload = self.offload
         self.watch = Watch(self.books, shape.page_size, self.offload)
         self.flights = Flights(scheduler, shape.stages if shape.ahead else 1)
@@ -119,6 +122,11 @@ class Vllm(Engine):
         if self.offload is not None:
             told["pools"].append({"tier": "host", "group": 0, "total": shape.host_blocks})
         return told
+
+    def held_by_copies(self) -> str:
+        """Whether the connector itself references blocks; "" if it does not."""
+        holds = self._watch().holds
+        return "a copy" if holds is not None and holds.pins else ""
 
     def stop(self) -> None:
         """Drop the scheduler."""
@@ -165,17 +173,18 @@ class Vllm(Engine):
         watch = self._watch()
         watch.finished.clear()
         if self.offload is not None:
-            if self.offload.copies.loading(request):
-                if self.offload.keeps(request, watch.tables.get(request, [])):
-                    # vLLM keeps also the blocks that nothing fills until the load is over, which no trace can tell.
-                    raise Refused(f"{request} loads, and has blocks that no copy fills: not cancelled here")
-                watch.dying.add(request)
             self.offload.hits.pop(request, None)
         self.scheduler.finish_requests(request, build.ABORTED)
         blocks = [block for _, _, ids in watch.finished for block in ids]
         watch.finished.clear()
         self.teller.told.discard(request)
-        return {"event": "abort", "request": request, "blocks": [blocks], "observed": self.books.observed()}
+        reply: Reply = {"event": "abort", "request": request, "blocks": [blocks], **self.teller.until(request)}
+        if watch.holds is not None:
+            kept = watch.tables.get(request)
+            if kept and request in self.scheduler.requests:
+                watch.holds.keeps(request, kept)
+            reply["acts"] = watch.labels()
+        return reply | {"observed": self.books.observed()}
 
     def control(self, cmd: Command) -> Reply:
         """`reset`: empty the prefix cache, preempting whoever runs, as after a change of weights. `pause`, `resume`."""
@@ -185,6 +194,9 @@ class Vllm(Engine):
         if kind == "reset" and features.can_reset():
             if self.shape.frames == 1 and len(self.flights):
                 raise Refused(f"synchronous scheduling: frame {self.teller.frame} must be delivered before a reset")
+            if self.offload is not None and (holder := self.offload.holds() or self.held_by_copies()):
+                # vLLM raises, and says why: with somebody preempted already, and nothing reset.
+                raise Refused(f"reset: vLLM does not support it while {holder} holds blocks")
             watch.begin()
             self.scheduler.reset_prefix_cache(reset_running_requests=True)
             _, acts, _ = watch.take({})
