@@ -209,15 +209,13 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
 def _connector(shape: Shape) -> Any:
     from vllm.config import KVTransferConfig
 
-    # The host pool is given in bytes, of which a block takes whole pages of the operating system.
-    page = mmap.PAGESIZE
+    # The host pool is given in bytes, which are shared out among the stages; each has its part of every host block.
     size = _spec(shape).page_size_bytes
     extra: dict[str, Any]
-    if shape.connector == "simple":
-        # Its pool is a share of the device's, with a null block of its own.
-        extra = {"cpu_bytes_to_use": (shape.host_blocks + 1) * size, "lazy_offload": shape.lazy_offload}
-    else:
-        size = -(-size // page) * page
+    if shape.connector == "simple":  # whose pool has a null block of its own
+        extra = {"lazy_offload": shape.lazy_offload, "cpu_bytes_to_use": (shape.host_blocks + 1) * size * shape.stages}
+    else:  # whose blocks take whole pages of the operating system
+        size = -(-size * shape.stages // mmap.PAGESIZE) * mmap.PAGESIZE
         extra = {"cpu_bytes_to_use": shape.host_blocks * size, "offload_prompt_only": not shape.offload_outputs}
     return KVTransferConfig(
         kv_connector=CONNECTORS[shape.connector],

@@ -96,7 +96,13 @@ class Vllm(Engine):
         if shape.host_blocks:
             seed = int(config.get("seed", 0))
             self.offload = Offload(
-                scheduler, shape.connector, shape.page_size, shape.host_blocks, seed, failing=shape.failing_loads
+                scheduler,
+                shape.connector,
+                shape.page_size,
+                shape.host_blocks,
+                shape.stages,
+                seed,
+                failing=shape.failing_loads,
             )
             self.books.offload = self.offload
         self.watch = Watch(self.books, shape.page_size, self.offload)
@@ -198,7 +204,11 @@ class Vllm(Engine):
                 # vLLM raises, and says why: with somebody preempted already, and nothing reset.
                 raise Refused(f"reset: vLLM does not support it while {holder} holds blocks")
             watch.begin()
-            self.scheduler.reset_prefix_cache(reset_running_requests=True)
+            # After a change of weights what the host holds is as wrong as what the device does.
+            more = {} if self.offload is None else {"reset_connector": True}
+            self.scheduler.reset_prefix_cache(reset_running_requests=True, **more)
+            if self.offload is not None:
+                self.offload.look()
             _, acts, _ = watch.take({})
         elif kind in ("pause", "resume") and features.can_pause():
             features.pause(self.scheduler, kind == "pause")

@@ -33,14 +33,24 @@ Event = dict[str, Any]
 OBSERVES = ("copies", "host")
 #: Why a waiting request is passed over for a younger one: see `Watch._matched`.
 PENDING = "connector: a copy of its own, or of what it would load, is in flight"
-READERS: Mapping[str, Callable[[Any, int], Reader]] = {"offloading": OffloadingReader, "simple": SimpleReader}
+READERS: Mapping[str, Callable[[Any, int, int], Reader]] = {"offloading": OffloadingReader, "simple": SimpleReader}
 
 
 class Offload:
-    """One scheduler's connector and the worker behind it. `failing`: some loads lose a page."""
+    """One scheduler's connector and the worker behind it, which plays all `stages` of a pipeline, who agree.
+
+    `failing`: some loads lose a page.
+    """
 
     def __init__(
-        self, scheduler: Any, name: str, page_size: int, host_blocks: int, seed: int, failing: bool = False
+        self,
+        scheduler: Any,
+        name: str,
+        page_size: int,
+        host_blocks: int,
+        stages: int,
+        seed: int,
+        failing: bool = False,
     ) -> None:
         from vllm.v1.outputs import KVConnectorOutput
 
@@ -51,9 +61,10 @@ class Offload:
         require(scheduler, ("_request_blocks_can_be_freed", "defer_block_free"))
         self.connector = scheduler.connector
         require(self.connector, ("get_num_new_matched_tokens",))
-        self.reader = READERS[name](self.connector, host_blocks)
+        self.reader = READERS[name](self.connector, host_blocks, stages)
         self.copies = Copies(page_size, seed, self.reader.in_order, failing)
         self.filled: set[int] = set()  # host blocks that copies have filled, as far as the scheduler heard
+        self.gone: list[int] = []  # of these, what was given up and is not told yet
 
     # -- what is seen ------------------------------------------------------------------------------------------------
 
@@ -83,6 +94,11 @@ class Offload:
         )
         return "a frame that flies" if late else ""
 
+    def look(self) -> None:
+        """Note which host blocks were given up: behind a decision, and behind a reset, before they are filled anew."""
+        self.gone += self.reader.evicted(self.filled)
+        self.filled.difference_update(self.gone)
+
     # -- a step ------------------------------------------------------------------------------------------------------
 
     def dispatch(
@@ -96,8 +112,8 @@ class Offload:
         flush = sorted(self.copies.jobs) if orders.flush_all else sorted(orders.flush)
         tiers = self.copies.tiers
         earlier = [told for number in flush if (job := self.copies.finish(number, frame)) for told in job.done()]
-        evicted = self.reader.evicted(self.filled)
-        self.filled.difference_update(evicted)
+        self.look()
+        evicted, self.gone = self.gone, []
         acts: list[Event] = [{"act": "evict", "blocks": evicted}] if evicted else []
         ordered = self._ordered_before(frame, orders, given, acts)
         tiers.hear(sent)

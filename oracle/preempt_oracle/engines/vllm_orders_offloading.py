@@ -25,7 +25,7 @@ class OffloadingReader:
 
     in_order = False
 
-    def __init__(self, connector: Any, host_blocks: int) -> None:
+    def __init__(self, connector: Any, host_blocks: int, workers: int) -> None:
         from vllm.distributed.kv_transfer.kv_connector.v1.offloading import common
 
         require(common, ("OffloadingConnectorMetadata", "OffloadingWorkerMetadata"))
@@ -40,8 +40,9 @@ class OffloadingReader:
         require(self.policy, ("chunks",))
         if self.pool._num_chunks != host_blocks:
             raise Unsupported(f"vLLM made {self.pool._num_chunks} host chunks of what should be {host_blocks}")
-        if side.config.blocks_per_chunk != 1 or side.config.num_workers != 1:
-            raise Unsupported("the connector was set up for other chunks than blocks, or for several workers")
+        if side.config.blocks_per_chunk != 1 or side.config.num_workers != workers:
+            raise Unsupported(f"the connector was set up for other chunks than blocks, or not for {workers} workers")
+        self.workers = workers
         self.chunks: dict[int, Any] = {}  # host block -> key, behind the last decision
 
     def orders(self, message: Any) -> Orders:
@@ -72,7 +73,7 @@ class OffloadingReader:
         said = self.messages.OffloadingWorkerMetadata()
         loaded: set[str] = set()
         for job in over:
-            said.mark_completed(job.number)
+            said.completed_jobs[job.number] = self.workers
             if job.direction == IN:
                 loaded.update(job.requests)
         return loaded, said if over else None

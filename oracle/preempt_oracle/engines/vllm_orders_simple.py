@@ -30,7 +30,7 @@ class SimpleReader:
 
     in_order = True
 
-    def __init__(self, connector: Any, host_blocks: int) -> None:
+    def __init__(self, connector: Any, host_blocks: int, workers: int) -> None:
         from vllm.v1.simple_kv_offload import metadata
 
         require(metadata, ("SimpleCPUOffloadMetadata", "SimpleCPUOffloadWorkerMetadata"))
@@ -46,8 +46,9 @@ class SimpleReader:
         require(self.pool.free_block_queue, ("fake_free_list_head", "fake_free_list_tail"))
         if len(self.pool.blocks) != host_blocks + RESERVED or self.pool.null_block.block_id != 0:
             raise Unsupported(f"vLLM made {len(self.pool.blocks)} host blocks of what should be {host_blocks} and one")
-        if side._expected_worker_count != 1:
-            raise Unsupported(f"the connector was set up for {side._expected_worker_count} workers")
+        if side._expected_worker_count != workers:
+            raise Unsupported(f"the connector was set up for {side._expected_worker_count} workers, not {workers}")
+        self.workers = workers
         self.keys: dict[int, Any] = {}  # host block -> hash, behind the last decision
         self.names: dict[int, list[str]] = {}  # load event -> its requests, as the worker was told last
 
@@ -92,7 +93,7 @@ class SimpleReader:
             if job.direction == IN:
                 loaded.update(self.names.get(job.number // 2, ()))
             else:
-                stored[job.number // 2] = 1
+                stored[job.number // 2] = self.workers
         return loaded, self.messages.SimpleCPUOffloadWorkerMetadata(completed_store_events=stored) if stored else None
 
 
