@@ -134,8 +134,6 @@ def parse(config: dict[str, Any]) -> Shape:
             f"config.host_blocks: {shape.host_blocks}: vLLM's host tier is a KV connector: name one with the option "
             f"connector, of {', '.join(filter(None, WORDS['connector']))}"
         )
-    if shape.host_blocks and shape.drafts:
-        raise Refused("config.host_blocks: a connector is driven here without drafts")
     if shape.host_blocks and shape.connector == "simple" and not shape.caching:
         raise Refused("config.host_blocks: SimpleCPUOffloadConnector switches itself off without prefix caching")
     if shape.groups != "full":

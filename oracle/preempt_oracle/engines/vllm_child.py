@@ -70,7 +70,7 @@ FEATURES: Mapping[str, Callable[[], bool]] = {
     "watermark": lambda: "watermark" in traits(),
 }
 #: What is not driven together with a KV connector.
-BESIDE_A_CONNECTOR = frozenset({"drafts"})
+BESIDE_A_CONNECTOR = frozenset[str]()
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 
 
@@ -93,6 +93,7 @@ class Vllm(Engine):
             self.injection.put(scheduler)  # before the watch, which then sits on top of it
         self.books = Books(scheduler, traits())
         self.offload: Offload | None = None
+        self.idle: list[tuple[int, Any]] = []  # steps that ran nothing, and their frames, not heard of yet
         if shape.host_blocks:
             seed = int(config.get("seed", 0))
             self.offload = Offload(
@@ -236,13 +237,23 @@ class Vllm(Engine):
         for name in names:
             offload.hits.pop(name, None)
         if not names:
-            # A worker with nothing to run reports all the same, and is listened to at once.
-            copied, done = offload.report(self.teller.frame)
-            self.scheduler.update_from_output(output, features.runner_output({}, copied))
-            later += done
+            self.idle.append((self.teller.frame, output))
+            later += self._reported(offload)
         reply["acts"] += [{**act, "after": len(names)} for act in acts]
         reply["observed"]["host_free"] = [free]
         return reply | {"earlier": earlier, "later": later}
+
+    def _reported(self, offload: Offload) -> list[dict[str, Any]]:
+        """What came of steps that ran nothing: a worker with nothing to run reports all the same, in its turn."""
+        later: list[dict[str, Any]] = []
+        while self.idle and self.idle[0][0] < min(self.flights.frames, default=self.teller.frame + 1):
+            frame, output = self.idle.pop(0)
+            copied, done = offload.report(frame)
+            self._watch().finished.clear()
+            self.scheduler.update_from_output(output, features.runner_output({}, copied))
+            later += done
+            later += [{"event": "finish", **over} for over in self.teller.finished()]
+        return later
 
     def deliver(self, cmd: Command) -> Reply:
         """Hand the frame's sampled tokens to `update_from_output`, and what a drafter would propose behind them."""
@@ -257,6 +268,8 @@ class Vllm(Engine):
         reply = self.teller.deliver(cmd["frame"], cmd["requests"], cmd["tokens"], landing.landed(outputs))
         if earlier:
             reply["earlier"] = earlier
+        if self.offload is not None and (later := self._reported(self.offload)):
+            reply["later"] = later
         if proposed is not None and self.shape.frames == 1 and self.shape.drafts:
             self.scheduler.update_draft_token_ids(features.draft_tokens(cmd["requests"], proposed))
             reply["proposed"] = [*proposed, *([0] * (len(reply["requests"]) - len(proposed)))]

@@ -128,7 +128,7 @@ class Copies:
         if self.in_order:
             due = max(due, *(job.due for job in self.jobs.values() if job.direction == direction), 0)
         job = Job(number, requests, direction, pairs, due)
-        if self.failing and direction == IN:
+        if self.failing and direction == IN and pairs:
             pick = crc32(f"fails:{self.seed}:{number}".encode())
             job.broken = None if pick % FAIR else pick // FAIR % len(pairs)
         job.carried = self.tiers.sources(job)

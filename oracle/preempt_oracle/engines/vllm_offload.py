@@ -74,8 +74,9 @@ class Offload:
         vLLM has them in a queue of their own, except who has loaded all it knows and that is one token: it is taken
         for one that has nothing yet, blocks or no blocks, and loads again (docs/findings.md).
         """
-        found = [r.request_id for r in self.scheduler.kv_holding_waiting if not r.is_finished()]
         owned = self.scheduler.kv_cache_manager.coordinator.single_type_managers[0].req_to_blocks
+        # Whose load failed as a whole stays in that queue, which is served first, without a block.
+        found = [r.request_id for r in self.scheduler.kv_holding_waiting if not r.is_finished()]
         again = [r.request_id for r in self.scheduler.waiting if r.request_id in self.hits and owned.get(r.request_id)]
         return found + [name for name in again if name not in found]
 

@@ -227,11 +227,17 @@ class Watch:
     def _stray(self, ids: list[int]) -> None:
         """Blocks go back with nobody preempted or finished: told as a release of the request whose table has them."""
         for name, table in self.tables.items():
-            if ids[0] in table:
-                self.timeline.append({"act": "release", "request": name, "blocks": [ids]})
-                if self.offload is not None and not self.owned.get(name):
-                    del self.tables[name]  # a load failed as a whole: it begins anew
+            if ids[0] not in table:
+                continue
+            over = next((taken for other, _, taken in self.finished if other == name), None)
+            if over is not None:  # its load failed, and it with it: nothing fills them any more
+                over += ids[::-1]
+                self._reread(name)
                 return
+            self.timeline.append({"act": "release", "request": name, "blocks": [ids]})
+            if self.offload is not None:
+                self._reread(name)  # a load failed as a whole
+            return
         self.stray += ids
 
     def _cache_full_blocks(
