@@ -129,7 +129,7 @@ class Copies:
             due = max(due, *(job.due for job in self.jobs.values() if job.direction == direction), 0)
         job = Job(number, requests, direction, pairs, due)
         if self.failing and direction == IN and pairs:
-            pick = crc32(f"fails:{self.seed}:{number}".encode())
+            pick = crc32(f"fails:{self.seed}:{number}".encode()) >> 20  # its last bits vary too little with a digit
             job.broken = None if pick % FAIR else pick // FAIR % len(pairs)
         job.carried = self.tiers.sources(job)
         self.jobs[number] = job
