@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from preempt_oracle.engines.vllm_offload import OBSERVES as OBSERVES_HOST
     from preempt_oracle.engines.vllm_offload import Offload
     from preempt_oracle.engines.vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
+    from preempt_oracle.engines.vllm_simple_faults import FAULTS as SIMPLE_FAULTS
     from preempt_oracle.engines.vllm_telling import Teller
     from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
     from preempt_oracle.engines.vllm_watch import Watch
@@ -46,6 +47,7 @@ else:
     from vllm_offload import OBSERVES as OBSERVES_HOST
     from vllm_offload import Offload
     from vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
+    from vllm_simple_faults import FAULTS as SIMPLE_FAULTS
     from vllm_telling import Teller
     from vllm_traits import VERSION, listed, traits
     from vllm_watch import Watch
@@ -69,8 +71,7 @@ FEATURES: Mapping[str, Callable[[], bool]] = {
     "v2_runner": lambda: "v2-runner" in traits(),
     "watermark": lambda: "watermark" in traits(),
 }
-#: What is not driven together with a KV connector.
-BESIDE_A_CONNECTOR = frozenset[str]()
+CONNECTOR_FAULTS = {"offloading": OFFLOAD_FAULTS, "simple": SIMPLE_FAULTS}
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 
 
@@ -83,8 +84,9 @@ class Vllm(Engine):
         """A fresh scheduler with this configuration, refused where vLLM itself refuses to start."""
         self.stop()
         # With a connector the faults are the connector's.
-        offloads = bool((config.get("options") or {}).get("connector"))
-        self.injection = inject(config, OFFLOAD_FAULTS if offloads else faults(traits()))
+        connector = (config.get("options") or {}).get("connector") or ""
+        offloads = connector in CONNECTOR_FAULTS
+        self.injection = inject(config, CONNECTOR_FAULTS[connector] if offloads else faults(traits()))
         shape = build.parse(config)
         scheduler = build.build(shape)
         self.shape = shape
@@ -121,7 +123,7 @@ class Vllm(Engine):
         can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())
         observes = self.teller.observes()
         if shape.connector:
-            can = (*(name for name in can if name not in BESIDE_A_CONNECTOR), "offload")
+            can = (*can, "offload")
         if self.offload is not None:
             assumes.append(f"copies: {build.CONNECTORS[shape.connector]}, with a worker that this adapter plays")
             observes += OBSERVES_HOST
