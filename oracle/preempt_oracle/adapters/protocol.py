@@ -74,8 +74,8 @@ class Session:
         self.options = dict(options or {})
         self._last = 0
         self._structure: Structure | None = None
-        #: Copies that the last reply told of: what ended before its event, what began or ended behind it; and who is over
-        #: because of such an end.
+        #: Copies that the last reply told of: what ended before its event, what began or ended behind it; there, too,
+        #: who is over because of such an end.
         self.earlier: tuple[Copied, ...] = ()
         self.later: tuple[Behind, ...] = ()
 

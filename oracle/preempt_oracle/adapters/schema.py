@@ -111,7 +111,6 @@ class Stop(Struct, tag_field="do", tag="stop"):
 COMMANDS: Final = (Start, Add, Abort, Control, Step, Deliver, Stop)
 
 
-
 def _any_of(*names: str) -> dict[str, Any]:
     return {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import mmap
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,6 +17,7 @@ from unittest import mock
 
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
+    from preempt_oracle.engines import vllm_connectors as connectors
     from preempt_oracle.engines.child import Refused, Unsupported
     from preempt_oracle.engines.vllm_async_features import accepted
     from preempt_oracle.engines.vllm_model import described, model_config
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 else:
     import vllm_alone  # noqa: F401 - before vLLM: its environment
     import vllm_async_features as features
+    import vllm_connectors as connectors
     from child import Refused, Unsupported
     from vllm_async_features import accepted
     from vllm_model import described, model_config
@@ -53,10 +54,9 @@ ABORTED: Any = RequestStatus.FINISHED_ABORTED
 OPTIONS = ("v2_runner", "outside_contract", "pipeline", "offload_outputs", "lazy_offload", "failing_loads")
 #: The options that are words, and what each may be.
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "connector": ("", "offloading", "simple"),
+    "connector": ("", *connectors.NAMES),
     "load_failure": ("", "recompute", "fail"),
 }
-CONNECTORS: Mapping[str, str] = {"offloading": "OffloadingConnector", "simple": "SimpleCPUOffloadConnector"}
 POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
 _COUNTS = ("long_prefill", "watermark", "drafts", "host_blocks")  # settings that may be 0
 
@@ -177,7 +177,7 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     drafter = features.speculation(shape.drafts, shape.ahead, model, parallel) if shape.drafts else None
     beyond: dict[str, Any] = {} if drafter is None else {"speculative_config": drafter}
     if shape.host_blocks:
-        beyond["kv_transfer_config"] = _connector(shape)
+        beyond["kv_transfer_config"] = connectors.config(shape, _spec(shape).page_size_bytes)
     # DeviceConfig is explicit because the platform without CUDA is "unspecified" and would be refused.
     config = VllmConfig(
         device_config=DeviceConfig(device="cpu"),
@@ -204,25 +204,6 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     return config, StructuredOutputManager(config)
 
 
-def _connector(shape: Shape) -> Any:
-    from vllm.config import KVTransferConfig
-
-    # The host pool is given in bytes, which are shared out among the stages; each has its part of every host block.
-    size = _spec(shape).page_size_bytes
-    extra: dict[str, Any]
-    if shape.connector == "simple":  # whose pool has a null block of its own
-        extra = {"lazy_offload": shape.lazy_offload, "cpu_bytes_to_use": (shape.host_blocks + 1) * size * shape.stages}
-    else:  # whose blocks take whole pages of the operating system
-        size = -(-size * shape.stages // mmap.PAGESIZE) * mmap.PAGESIZE
-        extra = {"cpu_bytes_to_use": shape.host_blocks * size, "offload_prompt_only": not shape.offload_outputs}
-    return KVTransferConfig(
-        kv_connector=CONNECTORS[shape.connector],
-        kv_role="kv_both",
-        kv_connector_extra_config=extra,
-        kv_load_failure_policy=shape.load_failure or "recompute",
-    )
-
-
 def _fraction(shape: Shape) -> float:
     # vLLM takes a share of all blocks and rounds down; aiming at the middle makes the count exact.
     if not shape.watermark:
@@ -242,16 +223,6 @@ def _spec(shape: Shape) -> Any:
         "sliding_window": None,
     }
     return FullAttentionSpec(**accepted(FullAttentionSpec, values))
-
-
-def _tensors(shape: Shape, spec: Any) -> list[Any]:
-    """The device's memory, of which a connector may derive the host's; none is ever allocated."""
-    if shape.connector != "simple":
-        return []
-    from vllm.v1.kv_cache_interface import KVCacheTensor
-
-    size = spec.page_size_bytes
-    return [KVCacheTensor(size=size * shape.total, layers=["layer"], layer_stride=size * shape.total, block_stride=size)]
 
 
 def _check_pool(shape: Shape) -> None:
@@ -314,7 +285,7 @@ def _build(shape: Shape) -> Any:
         raise Refused(f"vLLM refuses to start: {_reason(error)}") from error
     pages = KVCacheConfig(
         num_blocks=shape.total,
-        kv_cache_tensors=_tensors(shape, spec),
+        kv_cache_tensors=connectors.tensors(shape, spec.page_size_bytes),
         kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
     )
     # Two frames ahead without stages: before this was a property, the executors said the same.

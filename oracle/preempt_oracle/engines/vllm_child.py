@@ -25,6 +25,7 @@ if __name__ == "__main__":
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines import vllm_build as build
+    from preempt_oracle.engines import vllm_connectors as connectors
     from preempt_oracle.engines.faults import inject
     from preempt_oracle.engines.vllm_async import Flights
     from preempt_oracle.engines.vllm_books import Books
@@ -40,6 +41,7 @@ else:
     import vllm_alone  # noqa: F401 - before vLLM: its environment
     import vllm_async_features as features
     import vllm_build as build
+    import vllm_connectors as connectors
     from faults import inject
     from vllm_async import Flights
     from vllm_books import Books
@@ -125,7 +127,7 @@ class Vllm(Engine):
         if shape.connector:
             can = (*can, "offload")
         if self.offload is not None:
-            assumes.append(f"copies: {build.CONNECTORS[shape.connector]}, with a worker that this adapter plays")
+            assumes.append(f"copies: {connectors.NAMES[shape.connector]}, with a worker that this adapter plays")
             observes += OBSERVES_HOST
         told = header("vllm", VERSION, limits, observes, can, reserved=1, assumes=assumes)
         if self.offload is not None:

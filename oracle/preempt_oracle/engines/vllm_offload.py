@@ -165,4 +165,3 @@ class Offload:
         if invalid:
             output.invalid_block_ids = invalid
         return output, [told for job in fresh for told in job.done()]
-

@@ -244,7 +244,7 @@ FAULTS: tuple[Fault, ...] = (
         "Gives a host block up that a copy still uses.",
         ("swap/fence", "swap/host-pool"),
         _evicts_what_is_in_use,
-        why="a copy that is flushed by the same message is over first; then one block is given up for another that goes",
+        why="a copy that is flushed by the same message is over first; then a block is given up instead of another",
         config=HOST,
     ),
     Fault(
