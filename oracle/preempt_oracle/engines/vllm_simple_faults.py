@@ -141,15 +141,21 @@ def _never_lets_go(into: Injection, scheduler: Any) -> None:
 
 
 def _gives_up_what_it_loads(into: Injection, scheduler: Any) -> None:
-    """The host blocks of a load may be evicted while it is under way."""
+    """The host blocks of a load may be evicted while it is under way, and are the next to go."""
     side = _side(scheduler)
     host = side.cpu_block_pool
+    queue = host.free_block_queue
 
     def allocated(original: Callable[..., Any], request: Any, *args: Any) -> Any:
         answer = original(request, *args)
         record = side._reqs_to_load.get(request.request_id)
         if record is not None and record.load_event is None:
-            host.free_blocks(_blocks(host, record.transfer_meta.cpu_block_ids))
+            blocks = _blocks(host, record.transfer_meta.cpu_block_ids)
+            host.free_blocks(blocks)
+            for block in blocks:
+                if not block.ref_cnt:
+                    queue.remove(block)
+                    queue.prepend_n([block])
             into.acted()
         return answer
 
