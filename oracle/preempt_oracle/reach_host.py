@@ -118,7 +118,8 @@ class _Seen:
                     pass
         yield from self._held(step.acts)
         for request, start in zip(step.requests, step.start or (), strict=False):
-            if 0 < start < self.loading.get(request, 0):
+            # One token less is what a request does not take that has loaded all it knows.
+            if 0 < start < self.loading.get(request, 0) - 1:
                 yield "resumed from a part"
         for request in step.requests:
             self._gone(request)
