@@ -84,15 +84,14 @@ def injected() -> tuple[Fault, ...]:
 
 
 def _faults(engine: str, child: Path) -> Iterator[Fault]:
-    named = re.search(r"^\s*from (\w+_faults) import .*\bFAULTS\b", child.read_text(encoding="utf-8"), re.MULTILINE)
-    if named is None:
-        return
-    command = [sys.executable, "-I", "-c", _TELL, str(child.parent), named[1]]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if told.returncode:
-        raise NoFaultsRead(f"{named[1]}.py: {told.stderr.strip().splitlines()[-1] if told.stderr else 'no answer'}")
-    for fault in json.loads(told.stdout):
-        yield Fault(engine, fault["name"], fault["does"], tuple(fault["rules"]), tuple(fault["lacks"]))
+    # An adapter may have several lists: vLLM's KV connectors have theirs.
+    for named in re.findall(r"^\s*from (\w+_faults) import ", child.read_text(encoding="utf-8"), re.MULTILINE):
+        command = [sys.executable, "-I", "-c", _TELL, str(child.parent), named]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if told.returncode:
+            raise NoFaultsRead(f"{named}.py: {told.stderr.strip().splitlines()[-1] if told.stderr else 'no answer'}")
+        for fault in json.loads(told.stdout):
+            yield Fault(engine, fault["name"], fault["does"], tuple(fault["rules"]), tuple(fault["lacks"]))
 
 
 def traces(

@@ -266,13 +266,18 @@ class Reject:
 
 @frozen
 class Abort:
-    """The user cancels a request. `blocks`: what the allocator really took back. `until`: a frame, if fenced."""
+    """The user cancels a request. `blocks`: what the allocator really took back. `until`: a frame, if fenced.
+
+    `acts`: what else the engine did meanwhile, in order, before the blocks go back: pin, unpin, publish, withdraw. Who
+    loads may keep its table until the copy is over: what it keeps is pinned here, and unpinned when that is.
+    """
 
     request: str
     reason: str = ""
     blocks: tuple[tuple[int, ...], ...] | None = None
     observed: Observed = Observed()
     until: int | None = None
+    acts: tuple[Act, ...] = ()
 
 
 @frozen

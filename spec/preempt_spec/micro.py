@@ -112,6 +112,9 @@ def expand(event: Event, groups: int) -> Iterator[Micro]:
     """The micro-events of one event, in order. Raises Malformed."""
     if isinstance(event, Step):
         yield from _step(event, groups)
+    elif isinstance(event, Abort):
+        yield from event.acts
+        yield event
     elif isinstance(event, Control):
         yield from event.acts
         yield ControlDone(event.kind)

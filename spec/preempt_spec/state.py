@@ -154,6 +154,10 @@ class State:
         """The frame that may still write this block for a request which gave it up while that frame flew."""
         return self.loose.get((group, block))
 
+    def pinned(self, group: int, block: int) -> int:
+        """Pins on this block."""
+        return self.memory[group].block(block).pins
+
     def fence(self, group: int, block: int) -> int | None:
         """The frame this block's fence waits for."""
         return self.memory[group].block(block).fence

@@ -323,6 +323,9 @@ class View(Protocol):
     def arriving(self, group: int, block: int) -> bool:
         """Whether an unordered copy in flight fills this block: it is then not free, whoever owns it."""
 
+    def pinned(self, group: int, block: int) -> int:
+        """Pins on this block."""
+
     def fence(self, group: int, block: int) -> int | None:
         """The frame this block's fence waits for."""
 

@@ -46,7 +46,8 @@ def test_the_rules_of_a_version():
 def test_what_generated_workloads_leave_out_is_expected_of_none():
     """Else the control of `smoke --inject` would pass over a false alarm by the same rule."""
     apart = {f.name for f in LISTED if not f.generated}
-    assert apart == {"fault-draft-padding-asserts", "fault-draft-padding-starves"}
+    connectors = {f"connector/{p.stem}" for p in (SCENARIOS / "connector").glob("*.toml")}
+    assert apart == {"fault-draft-padding-asserts", "fault-draft-padding-starves", *connectors}
     assert {"live/progress", "live/survives"}.isdisjoint(rules("vllm==0.33.0", "vllm-priority"))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from attrs import evolve
 
 from preempt_spec import events as ev
 from preempt_spec.memory import Ahead
 from preempt_spec.micro import Malformed
 from preempt_spec.state import State
-from preempt_spec.system import apply
+from preempt_spec.system import apply, check
 from preempt_spec.view import Place
 
 After = Callable[..., State]
@@ -147,6 +148,39 @@ def test_what_a_copy_fills_is_not_free_though_its_owner_is_gone(after: After):
     assert (s.free(0), s.is_free(0, 5), s.owner(0, 5)) == (6, False, "a copy")
     s = apply(s, ev.CopyDone(7))
     assert (s.free(0), s.is_free(0, 5)) == (8, True)
+
+
+def test_what_an_abort_pins_is_not_free_before_it_is_unpinned(after: After):
+    loads = (LOAD, ev.CopyStart(7, "in", ((2, 5, 0), (3, 6, 0))))
+    s = stored(after, *loads, ev.Abort("a", blocks=((),), acts=(ev.Pin((5, 6)),)))
+    assert [s.pinned(0, b) for b in (4, 5, 6)] == [0, 1, 1]
+    s = apply(s, ev.CopyDone(7))
+    assert (s.free(0), s.is_free(0, 5), s.owner(0, 5)) == (6, False, "a pin")
+    s = apply(s, ev.Step(4, acts=(ev.Unpin((5, 6)),)))
+    assert (s.free(0), s.is_free(0, 5), s.pinned(0, 5)) == (8, True, 0)
+
+
+@pytest.mark.parametrize(("acts", "right"), [((ev.Pin((5, 6)),), True), ((ev.Pin((5,)),), False), ((), False)])
+def test_who_loads_may_keep_what_it_pins_and_nothing_else(after: After, acts: tuple[ev.Act, ...], right: bool):
+    """Its load is over and not heard of yet, so that nothing is filled any more."""
+    s = stored(after, LOAD, ev.CopyStart(7, "in", ((2, 5, 0), (3, 6, 0))), ev.CopyDone(7))
+    found = check(s, ev.Abort("a", blocks=((),), acts=acts), frozenset({"release"}))
+    assert [v.rule for v in found] == ([] if right else ["edge/abort"])
+
+
+def test_who_waits_may_not_keep_what_it_pins(after: After):
+    s = after(ARRIVE, PREFILL, DONE)
+    found = check(s, ev.Abort("a", blocks=((),), acts=(ev.Pin((0, 1)),)), frozenset({"release"}))
+    assert [v.rule for v in found] == ["edge/abort"]
+
+
+def test_whose_load_failed_may_load_again_once_it_holds_nothing(after: After):
+    again = ev.Step(4, acts=(ev.Load("a", 4, ((4, 3),)),))
+    failed = (LOAD, ev.CopyStart(7, "in", ((2, 5, 0), (3, 6, 0))), ev.CopyDone(7, ok=False))
+    assert [v.rule for v in check(stored(after, *failed), again, frozenset({"demote"}))] == ["queue/one-place"]
+    emptied = evolve(again, acts=(ev.Release("a"), *again.acts))
+    assert not check(stored(after, *failed), emptied, frozenset({"demote"}))
+    assert apply(stored(after, *failed), emptied).request("a").tables == ((4, 3),)
 
 
 def test_who_has_loaded_goes_on_by_a_grant(after: After):

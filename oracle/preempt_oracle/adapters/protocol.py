@@ -7,7 +7,7 @@ everything that is not a proper reply into `HarnessError`: no nonsense of an ada
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -54,6 +54,7 @@ class Started:
 
 E = TypeVar("E", bound=msgspec.Struct)
 Copied = wire.CopyStart | wire.CopyDone
+Behind = Copied | wire.Finish
 
 _EVENTS = {
     "add": (wire.Arrive, wire.Reject),
@@ -73,9 +74,10 @@ class Session:
         self.options = dict(options or {})
         self._last = 0
         self._structure: Structure | None = None
-        #: Copies that the last reply told of: what ended before its event, what began or ended behind it.
+        #: Copies that the last reply told of: what ended before its event, what began or ended behind it; there, too,
+        #: who is over because of such an end.
         self.earlier: tuple[Copied, ...] = ()
-        self.later: tuple[Copied, ...] = ()
+        self.later: tuple[Behind, ...] = ()
 
     def start(self, config: Config, seed: int = 0) -> Started | Refused | wire.EngineError:
         """A fresh scheduler."""
@@ -167,25 +169,22 @@ class Session:
             return Refused(str(reply.get("reason", "")))
         if do in ("step", "deliver"):
             earlier, later = reply.pop("earlier", []), reply.pop("later", [])
-            self.earlier = self._copies("earlier", earlier)
+            self.earlier = tuple(self._beside("earlier", earlier, (wire.CopyStart, wire.CopyDone)))
             event = self._expected(do, reply)
-            self.later = self._copies("later", later)
+            self.later = tuple(self._beside("later", later, (wire.CopyStart, wire.CopyDone, wire.Finish)))
             return event
         return self._expected(do, reply)
 
-    def _copies(self, field: str, told: object) -> tuple[Copied, ...]:
+    def _beside(self, field: str, told: object, kinds: tuple[type[E], ...]) -> Iterator[E]:
         if not isinstance(told, list) or not all(isinstance(e, dict) for e in told):
             raise HarnessError(f"{self.transport.name}: {field}: expected a list of objects")
-        copies: list[Copied] = []
+        tags = {kind.__struct_config__.tag: kind for kind in kinds}
         for e in told:
-            if e.get("event") == wire.CopyStart.__struct_config__.tag:
-                copies.append(self._read(e, wire.CopyStart))
-            elif e.get("event") == wire.CopyDone.__struct_config__.tag:
-                copies.append(self._read(e, wire.CopyDone))
-            else:
+            kind = tags.get(e.get("event"))
+            if kind is None:
                 what = repr(e.get("event"))[:60]
-                raise HarnessError(f"{self.transport.name}: {field}: {what} is neither copy_start nor copy_done")
-        return tuple(copies)
+                raise HarnessError(f"{self.transport.name}: {field}: {what} is none of {', '.join(map(str, tags))}")
+            yield self._read(e, kind)
 
     def _expected(self, do: str, reply: dict[str, Any]) -> wire.Event:
         kinds = (*_EVENTS[do], wire.EngineError)

@@ -5,8 +5,8 @@ holds what is really exchanged to it. `python -m preempt_oracle.adapters.schema 
 
 An engine answers each command with exactly one line that carries the command's `id`. Replies are events of trace v1;
 the header of a start may add `capabilities`, a delivery may add the requests that it `finished`, a step and a delivery
-the copies between tiers that were over before it (`earlier`), and those that began or ended behind it (`later`). A
-second command is sent only after the reply to the first.
+the copies between tiers that were over before it (`earlier`), and those that began or ended behind it (`later`), with
+whoever is over because one of them failed. A second command is sent only after the reply to the first.
 """
 
 from __future__ import annotations
@@ -110,10 +110,22 @@ class Stop(Struct, tag_field="do", tag="stop"):
 
 COMMANDS: Final = (Start, Add, Abort, Control, Step, Deliver, Stop)
 
-_COPY: Final[dict[str, Any]] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("CopyStart", "CopyDone")]}
+
+def _any_of(*names: str) -> dict[str, Any]:
+    return {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+
+
 _COPIES: Final[dict[str, Any]] = {
-    "earlier": {"type": "array", "items": _COPY, "description": "Copies that ended before this event."},
-    "later": {"type": "array", "items": _COPY, "description": "Copies that began, or ended, behind this event."},
+    "earlier": {
+        "type": "array",
+        "items": _any_of("CopyStart", "CopyDone"),
+        "description": "Copies that ended before this event.",
+    },
+    "later": {
+        "type": "array",
+        "items": _any_of("CopyStart", "CopyDone", "Finish"),
+        "description": "Copies that began, or ended, behind this event, and requests that are over because of one.",
+    },
 }
 #: What a reply may carry beyond the fields of its event.
 _MORE: Final[dict[str, dict[str, Any]]] = {

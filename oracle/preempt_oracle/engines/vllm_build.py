@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import mmap
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,6 +17,7 @@ from unittest import mock
 
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
+    from preempt_oracle.engines import vllm_connectors as connectors
     from preempt_oracle.engines.child import Refused, Unsupported
     from preempt_oracle.engines.vllm_async_features import accepted
     from preempt_oracle.engines.vllm_model import described, model_config
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 else:
     import vllm_alone  # noqa: F401 - before vLLM: its environment
     import vllm_async_features as features
+    import vllm_connectors as connectors
     from child import Refused, Unsupported
     from vllm_async_features import accepted
     from vllm_model import described, model_config
@@ -50,10 +51,12 @@ logging.disable(logging.CRITICAL)
 #: The status of a request that the user cancelled.
 ABORTED: Any = RequestStatus.FINISHED_ABORTED
 #: What `config.options` may turn on, besides the protocol's settings.
-OPTIONS = ("v2_runner", "outside_contract", "pipeline", "offload_outputs")
+OPTIONS = ("v2_runner", "outside_contract", "pipeline", "offload_outputs", "lazy_offload", "failing_loads")
 #: The options that are words, and what each may be.
-WORDS: Mapping[str, tuple[str, ...]] = {"connector": ("", "offloading")}
-CONNECTORS: Mapping[str, str] = {"offloading": "OffloadingConnector"}
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "connector": ("", *connectors.NAMES),
+    "load_failure": ("", "recompute", "fail"),
+}
 POLICIES = {"vllm-fcfs": "fcfs", "vllm-priority": "priority"}
 _COUNTS = ("long_prefill", "watermark", "drafts", "host_blocks")  # settings that may be 0
 
@@ -81,7 +84,10 @@ class Shape:
     outside_contract: bool = False  # start although the longest sequence exceeds the pool
     pipeline: bool = False  # frames fly through pipeline stages, and none is scheduled ahead of an output it needs
     connector: str = ""  # what offloads to `host_blocks`
-    offload_outputs: bool = False  # not only pages of the prompt
+    offload_outputs: bool = False  # not only pages of the prompt: offloading
+    lazy_offload: bool = False  # what is free and about to be reused, not what was just computed: simple
+    failing_loads: bool = False  # some loads lose a page
+    load_failure: str = ""  # what becomes of who loads then: vLLM's kv_load_failure_policy
 
     @property
     def ahead(self) -> bool:
@@ -128,8 +134,8 @@ def parse(config: dict[str, Any]) -> Shape:
             f"config.host_blocks: {shape.host_blocks}: vLLM's host tier is a KV connector: name one with the option "
             f"connector, of {', '.join(filter(None, WORDS['connector']))}"
         )
-    if shape.host_blocks and (shape.frames > 1 or shape.drafts):
-        raise Refused("config.host_blocks: a connector is driven here with one frame at a time, and without drafts")
+    if shape.host_blocks and shape.connector == "simple" and not shape.caching:
+        raise Refused("config.host_blocks: SimpleCPUOffloadConnector switches itself off without prefix caching")
     if shape.groups != "full":
         raise Refused(f"config.groups: {shape.groups!r}: this adapter drives one full-attention group")
     if shape.pipeline and shape.drafts:
@@ -171,7 +177,7 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     drafter = features.speculation(shape.drafts, shape.ahead, model, parallel) if shape.drafts else None
     beyond: dict[str, Any] = {} if drafter is None else {"speculative_config": drafter}
     if shape.host_blocks:
-        beyond["kv_transfer_config"] = _connector(shape)
+        beyond["kv_transfer_config"] = connectors.config(shape, _spec(shape).page_size_bytes)
     # DeviceConfig is explicit because the platform without CUDA is "unspecified" and would be refused.
     config = VllmConfig(
         device_config=DeviceConfig(device="cpu"),
@@ -196,18 +202,6 @@ def _configs(shape: Shape) -> tuple[Any, Any]:
     else:
         register_all_kvcache_specs(config)
     return config, StructuredOutputManager(config)
-
-
-def _connector(shape: Shape) -> Any:
-    from vllm.config import KVTransferConfig
-
-    # The host pool is given in bytes, of which a block takes whole pages of the operating system.
-    page = mmap.PAGESIZE
-    size = -(-_spec(shape).page_size_bytes // page) * page
-    extra = {"cpu_bytes_to_use": shape.host_blocks * size, "offload_prompt_only": not shape.offload_outputs}
-    return KVTransferConfig(
-        kv_connector=CONNECTORS[shape.connector], kv_role="kv_both", kv_connector_extra_config=extra
-    )
 
 
 def _fraction(shape: Shape) -> float:
@@ -290,7 +284,9 @@ def _build(shape: Shape) -> Any:
     except ValueError as error:
         raise Refused(f"vLLM refuses to start: {_reason(error)}") from error
     pages = KVCacheConfig(
-        num_blocks=shape.total, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
+        num_blocks=shape.total,
+        kv_cache_tensors=connectors.tensors(shape, spec.page_size_bytes),
+        kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
     )
     # Two frames ahead without stages: before this was a property, the executors said the same.
     flies = getattr(config, "max_concurrent_batches", shape.frames)

@@ -25,6 +25,7 @@ if __name__ == "__main__":
 if TYPE_CHECKING:
     from preempt_oracle.engines import vllm_async_features as features
     from preempt_oracle.engines import vllm_build as build
+    from preempt_oracle.engines import vllm_connectors as connectors
     from preempt_oracle.engines.faults import inject
     from preempt_oracle.engines.vllm_async import Flights
     from preempt_oracle.engines.vllm_books import Books
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from preempt_oracle.engines.vllm_offload import OBSERVES as OBSERVES_HOST
     from preempt_oracle.engines.vllm_offload import Offload
     from preempt_oracle.engines.vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
+    from preempt_oracle.engines.vllm_simple_faults import FAULTS as SIMPLE_FAULTS
     from preempt_oracle.engines.vllm_telling import Teller
     from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
     from preempt_oracle.engines.vllm_watch import Watch
@@ -39,6 +41,7 @@ else:
     import vllm_alone  # noqa: F401 - before vLLM: its environment
     import vllm_async_features as features
     import vllm_build as build
+    import vllm_connectors as connectors
     from faults import inject
     from vllm_async import Flights
     from vllm_books import Books
@@ -46,6 +49,7 @@ else:
     from vllm_offload import OBSERVES as OBSERVES_HOST
     from vllm_offload import Offload
     from vllm_offload_faults import FAULTS as OFFLOAD_FAULTS
+    from vllm_simple_faults import FAULTS as SIMPLE_FAULTS
     from vllm_telling import Teller
     from vllm_traits import VERSION, listed, traits
     from vllm_watch import Watch
@@ -69,8 +73,7 @@ FEATURES: Mapping[str, Callable[[], bool]] = {
     "v2_runner": lambda: "v2-runner" in traits(),
     "watermark": lambda: "watermark" in traits(),
 }
-#: What is not driven together with a KV connector.
-BESIDE_A_CONNECTOR = frozenset({"frames", "drafts", "reset", "v2_runner"})
+CONNECTOR_FAULTS = {"offloading": OFFLOAD_FAULTS, "simple": SIMPLE_FAULTS}
 MIRRORED = "vLLM's front end, mirrored by this adapter"
 
 
@@ -83,8 +86,9 @@ class Vllm(Engine):
         """A fresh scheduler with this configuration, refused where vLLM itself refuses to start."""
         self.stop()
         # With a connector the faults are the connector's.
-        offloads = bool((config.get("options") or {}).get("connector"))
-        self.injection = inject(config, OFFLOAD_FAULTS if offloads else faults(traits()))
+        connector = (config.get("options") or {}).get("connector") or ""
+        offloads = connector in CONNECTOR_FAULTS
+        self.injection = inject(config, CONNECTOR_FAULTS[connector] if offloads else faults(traits()))
         shape = build.parse(config)
         scheduler = build.build(shape)
         self.shape = shape
@@ -93,8 +97,18 @@ class Vllm(Engine):
             self.injection.put(scheduler)  # before the watch, which then sits on top of it
         self.books = Books(scheduler, traits())
         self.offload: Offload | None = None
+        self.idle: list[tuple[int, Any]] = []  # steps that ran nothing, and their frames, not heard of yet
         if shape.host_blocks:
-            self.offload = Offload(scheduler, shape.page_size, shape.host_blocks, int(config.get("seed", 0)))
+            seed = int(config.get("seed", 0))
+            self.offload = Offload(
+                scheduler,
+                shape.connector,
+                shape.page_size,
+                shape.host_blocks,
+                shape.stages,
+                seed,
+                failing=shape.failing_loads,
+            )
             self.books.offload = self.offload
         self.watch = Watch(self.books, shape.page_size, self.offload)
         self.flights = Flights(scheduler, shape.stages if shape.ahead else 1)
@@ -111,14 +125,19 @@ class Vllm(Engine):
         can = CAPABILITIES + tuple(name for name, known in FEATURES.items() if known())
         observes = self.teller.observes()
         if shape.connector:
-            can = (*(name for name in can if name not in BESIDE_A_CONNECTOR), "offload")
+            can = (*can, "offload")
         if self.offload is not None:
-            assumes.append(f"copies: {build.CONNECTORS[shape.connector]}, with a worker that this adapter plays")
+            assumes.append(f"copies: {connectors.NAMES[shape.connector]}, with a worker that this adapter plays")
             observes += OBSERVES_HOST
         told = header("vllm", VERSION, limits, observes, can, reserved=1, assumes=assumes)
         if self.offload is not None:
             told["pools"].append({"tier": "host", "group": 0, "total": shape.host_blocks})
         return told
+
+    def held_by_copies(self) -> str:
+        """Whether the connector itself references blocks; "" if it does not."""
+        holds = self._watch().holds
+        return "a copy" if holds is not None and holds.pins else ""
 
     def stop(self) -> None:
         """Drop the scheduler."""
@@ -165,17 +184,18 @@ class Vllm(Engine):
         watch = self._watch()
         watch.finished.clear()
         if self.offload is not None:
-            if self.offload.copies.loading(request):
-                if self.offload.keeps(request, watch.tables.get(request, [])):
-                    # vLLM keeps also the blocks that nothing fills until the load is over, which no trace can tell.
-                    raise Refused(f"{request} loads, and has blocks that no copy fills: not cancelled here")
-                watch.dying.add(request)
             self.offload.hits.pop(request, None)
         self.scheduler.finish_requests(request, build.ABORTED)
         blocks = [block for _, _, ids in watch.finished for block in ids]
         watch.finished.clear()
         self.teller.told.discard(request)
-        return {"event": "abort", "request": request, "blocks": [blocks], "observed": self.books.observed()}
+        reply: Reply = {"event": "abort", "request": request, "blocks": [blocks], **self.teller.until(request)}
+        if watch.holds is not None:
+            kept = watch.tables.get(request)
+            if kept and request in self.scheduler.requests:
+                watch.holds.keeps(request, kept)
+            reply["acts"] = watch.labels()
+        return reply | {"observed": self.books.observed()}
 
     def control(self, cmd: Command) -> Reply:
         """`reset`: empty the prefix cache, preempting whoever runs, as after a change of weights. `pause`, `resume`."""
@@ -185,8 +205,15 @@ class Vllm(Engine):
         if kind == "reset" and features.can_reset():
             if self.shape.frames == 1 and len(self.flights):
                 raise Refused(f"synchronous scheduling: frame {self.teller.frame} must be delivered before a reset")
+            if self.offload is not None and (holder := self.offload.holds() or self.held_by_copies()):
+                # vLLM raises, and says why: with somebody preempted already, and nothing reset.
+                raise Refused(f"reset: vLLM does not support it while {holder} holds blocks")
             watch.begin()
-            self.scheduler.reset_prefix_cache(reset_running_requests=True)
+            # After a change of weights what the host holds is as wrong as what the device does.
+            more = {} if self.offload is None else {"reset_connector": True}
+            self.scheduler.reset_prefix_cache(reset_running_requests=True, **more)
+            if self.offload is not None:
+                self.offload.look()
             _, acts, _ = watch.take({})
         elif kind in ("pause", "resume") and features.can_pause():
             features.pause(self.scheduler, kind == "pause")
@@ -214,13 +241,23 @@ class Vllm(Engine):
         for name in names:
             offload.hits.pop(name, None)
         if not names:
-            # A worker with nothing to run reports all the same, and is listened to at once.
-            copied, done = offload.report(self.teller.frame)
-            self.scheduler.update_from_output(output, features.runner_output({}, copied))
-            later += done
+            self.idle.append((self.teller.frame, output))
+            later += self._reported(offload)
         reply["acts"] += [{**act, "after": len(names)} for act in acts]
         reply["observed"]["host_free"] = [free]
         return reply | {"earlier": earlier, "later": later}
+
+    def _reported(self, offload: Offload) -> list[dict[str, Any]]:
+        """What came of steps that ran nothing: a worker with nothing to run reports all the same, in its turn."""
+        later: list[dict[str, Any]] = []
+        while self.idle and self.idle[0][0] < min(self.flights.frames, default=self.teller.frame + 1):
+            frame, output = self.idle.pop(0)
+            copied, done = offload.report(frame)
+            self._watch().finished.clear()
+            self.scheduler.update_from_output(output, features.runner_output({}, copied))
+            later += done
+            later += [{"event": "finish", **over} for over in self.teller.finished()]
+        return later
 
     def deliver(self, cmd: Command) -> Reply:
         """Hand the frame's sampled tokens to `update_from_output`, and what a drafter would propose behind them."""
@@ -235,6 +272,8 @@ class Vllm(Engine):
         reply = self.teller.deliver(cmd["frame"], cmd["requests"], cmd["tokens"], landing.landed(outputs))
         if earlier:
             reply["earlier"] = earlier
+        if self.offload is not None and (later := self._reported(self.offload)):
+            reply["later"] = later
         if proposed is not None and self.shape.frames == 1 and self.shape.drafts:
             self.scheduler.update_draft_token_ids(features.draft_tokens(cmd["requests"], proposed))
             reply["proposed"] = [*proposed, *([0] * (len(reply["requests"]) - len(proposed)))]

@@ -1,28 +1,31 @@
-"""vLLM's `OffloadingConnector`, scheduler role, between the real scheduler and a made-up worker (`vllm_copies`).
+"""A KV connector of vLLM, scheduler role, between the real scheduler and a made-up worker (`vllm_copies`).
 
 Runs in the engine's Python (standard library and vLLM only). The worker does what vLLM's does, in its order: what a
 step's message asks to flush is over before the step's frame runs; loads begin with the frame; stores begin behind it.
 Where each observation comes from:
 
-* copies: the connector's metadata, as the worker gets it. A store that is flushed by the very message that asks for
-  it is ordered before the frame: it is told as a `swap` of the request that gets one of its blocks.
-* evictions: chunks whose key in the cache policy is another, or gone, behind a decision.
-* free host blocks: the chunk pool's free list, which is another structure, plus those that this message asks to fill:
-  the pool counts them as taken before their copies begin.
+* copies: the connector's metadata, as the worker gets it (`vllm_orders`). A store that is flushed by the very message
+  that asks for it is ordered before the frame: it is told as a `swap` of the request that gets one of its blocks.
+* evictions and free host blocks: the connector's books on the host, two structures that are compared with the copies.
 * who loads: vLLM's queue of waiting requests that hold blocks, and their status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from preempt_oracle.engines.child import Unsupported, require
-    from preempt_oracle.engines.vllm_copies import IN, OUT, Copies, Pairs
+    from preempt_oracle.engines.child import require
+    from preempt_oracle.engines.vllm_copies import IN, OUT, Copies
+    from preempt_oracle.engines.vllm_orders import Orders, Reader
+    from preempt_oracle.engines.vllm_orders_offloading import OffloadingReader
+    from preempt_oracle.engines.vllm_orders_simple import SimpleReader
 else:
-    from child import Unsupported, require
-    from vllm_copies import IN, OUT, Copies, Pairs
+    from child import require
+    from vllm_copies import IN, OUT, Copies
+    from vllm_orders_offloading import OffloadingReader
+    from vllm_orders_simple import SimpleReader
 
 Event = dict[str, Any]
 
@@ -30,36 +33,38 @@ Event = dict[str, Any]
 OBSERVES = ("copies", "host")
 #: Why a waiting request is passed over for a younger one: see `Watch._matched`.
 PENDING = "connector: a copy of its own, or of what it would load, is in flight"
+READERS: Mapping[str, Callable[[Any, int, int], Reader]] = {"offloading": OffloadingReader, "simple": SimpleReader}
 
 
 class Offload:
-    """One scheduler's connector and the worker behind it."""
+    """One scheduler's connector and the worker behind it, which plays all `stages` of a pipeline, who agree.
 
-    def __init__(self, scheduler: Any, page_size: int, host_blocks: int, seed: int) -> None:
-        from vllm.distributed.kv_transfer.kv_connector.v1.offloading import common
+    `failing`: some loads lose a page.
+    """
+
+    def __init__(
+        self,
+        scheduler: Any,
+        name: str,
+        page_size: int,
+        host_blocks: int,
+        stages: int,
+        seed: int,
+        failing: bool = False,
+    ) -> None:
         from vllm.v1.outputs import KVConnectorOutput
 
         self.output = KVConnectorOutput
-        require(common, ("OffloadingConnectorMetadata", "OffloadingWorkerMetadata"))
-        self.messages = common
         self.scheduler = scheduler
-        self.copies = Copies(page_size, seed)
         self.hits: dict[str, int] = {}  # who loads -> tokens of its prefix hit on the device
-        require(scheduler, ("connector", "kv_holding_waiting", "finished_recving_kv_req_ids"))
+        require(scheduler, ("connector", "kv_holding_waiting", "finished_recving_kv_req_ids", "deferred_frees"))
+        require(scheduler, ("_request_blocks_can_be_freed", "defer_block_free"))
         self.connector = scheduler.connector
-        require(self.connector, ("connector_scheduler", "get_num_new_matched_tokens"))
-        side = self.connector.connector_scheduler
-        require(side, ("manager", "config"))
-        require(side.config, ("blocks_per_chunk", "num_workers"))
-        self.pool = side.manager
-        require(self.pool, ("_policy", "_free_list", "_num_allocated_chunks", "_num_chunks"))
-        self.policy = self.pool._policy
-        require(self.policy, ("chunks",))
-        if self.pool._num_chunks != host_blocks:
-            raise Unsupported(f"vLLM made {self.pool._num_chunks} host chunks of what should be {host_blocks}")
-        if side.config.blocks_per_chunk != 1 or side.config.num_workers != 1:
-            raise Unsupported("the connector was set up for other chunks than blocks, or for several workers")
-        self.chunks: dict[int, Any] = {}  # host block -> key, behind the last decision
+        require(self.connector, ("get_num_new_matched_tokens",))
+        self.reader = READERS[name](self.connector, host_blocks, stages)
+        self.copies = Copies(page_size, seed, self.reader.in_order, failing)
+        self.filled: set[int] = set()  # host blocks that copies have filled, as far as the scheduler heard
+        self.gone: list[int] = []  # of these, what was given up and is not told yet
 
     # -- what is seen ------------------------------------------------------------------------------------------------
 
@@ -69,33 +74,31 @@ class Offload:
         vLLM has them in a queue of their own, except who has loaded all it knows and that is one token: it is taken
         for one that has nothing yet, blocks or no blocks, and loads again (docs/findings.md).
         """
-        found = [r.request_id for r in self.scheduler.kv_holding_waiting if not r.is_finished()]
         owned = self.scheduler.kv_cache_manager.coordinator.single_type_managers[0].req_to_blocks
+        # Whose load failed as a whole stays in that queue, which is served first, without a block.
+        found = [r.request_id for r in self.scheduler.kv_holding_waiting if not r.is_finished()]
         again = [r.request_id for r in self.scheduler.waiting if r.request_id in self.hits and owned.get(r.request_id)]
         return found + [name for name in again if name not in found]
 
     def dying(self) -> set[str]:
         """Who was cancelled and keeps its blocks until its load is over."""
         live = self.scheduler.requests
-        return {
-            job.request
-            for job in self.copies.jobs.values()
-            if job.direction == IN and job.request in live and live[job.request].is_finished()
-        }
+        names = {name for job in self.copies.jobs.values() if job.direction == IN for name in job.requests}
+        return {name for name in names if name in live and live[name].is_finished()}
 
-    def keeps(self, request: str, table: Sequence[int]) -> list[int]:
-        """Blocks of one who loads that no copy fills: a prefix hit's, or what it loaded before."""
-        filled = {dst for job in self.copies.jobs.values() if job.request == request for _, dst in job.pairs}
-        return [block for block in table if block not in filled]
+    def holds(self) -> str:
+        """Who would keep blocks if everybody who runs were preempted; "" if nobody would."""
+        if self.loading() or self.dying():
+            return "a request that loads"
+        late = self.scheduler.deferred_frees or not all(
+            self.scheduler._request_blocks_can_be_freed(r) for r in self.scheduler.running
+        )
+        return "a frame that flies" if late else ""
 
-    def _free(self) -> int:
-        return int(len(self.pool._free_list) + self.pool._num_chunks - self.pool._num_allocated_chunks)
-
-    def _evicted(self) -> list[int]:
-        now = {chunk.chunk_id: key for key, chunk in self.policy.chunks.items()}
-        gone = sorted(block for block, key in self.chunks.items() if now.get(block) != key)
-        self.chunks = now
-        return gone
+    def look(self) -> None:
+        """Note which host blocks were given up: behind a decision, and behind a reset, before they are filled anew."""
+        self.gone += self.reader.evicted(self.filled)
+        self.filled.difference_update(self.gone)
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -106,44 +109,44 @@ class Offload:
 
         `given`: blocks that somebody gets in this step, and who.
         """
-        message = output.kv_connector_metadata
-        if not isinstance(message, self.messages.OffloadingConnectorMetadata):
-            raise Unsupported(f"the connector sends a {type(message).__name__}")
-        flush = set(message.jobs_to_flush or ())
+        orders = self.reader.orders(output.kv_connector_metadata)
+        flush = sorted(self.copies.jobs) if orders.flush_all else sorted(orders.flush)
         tiers = self.copies.tiers
-        earlier = [job.done() for number in sorted(flush) if (job := self.copies.finish(number, frame)) is not None]
-        evicted = self._evicted()
+        earlier = [told for number in flush if (job := self.copies.finish(number, frame)) for told in job.done()]
+        self.look()
+        evicted, self.gone = self.gone, []
         acts: list[Event] = [{"act": "evict", "blocks": evicted}] if evicted else []
-        stores = {number: (job.req_id, _pairs(job)) for number, job in message.store_jobs.items()}
-        ordered: set[int] = set()
-        for number in sorted(flush & stores.keys()):
-            name, pairs = stores[number]
-            heir = next((given[src] for src, _ in pairs if src in given), None)
-            if heir is None:
-                continue  # nobody gets any of its blocks: that it is over first changes nothing
-            ordered.add(number)
-            self.copies.start(number, name, OUT, pairs, frame)
-            self.copies.finish(number, frame)
-            blocks = [[src, dst, 0] for src, dst in pairs]
-            acts.append({"act": "swap", "request": heir, "direction": OUT, "blocks": blocks})
+        ordered = self._ordered_before(frame, orders, given, acts)
         tiers.hear(sent)
         scheduled = output.num_scheduled_tokens
         tiers.run({name: (starts[name], tokens) for name, tokens in scheduled.items() if name in starts}, self._prefix)
         later: list[Event] = []
-        for number, load in message.load_jobs.items():
-            if getattr(load, "sync", False):
-                raise Unsupported("the connector loads synchronously, which was not asked for")
-            later.append(self.copies.start(number, load.req_id, IN, _pairs(load), frame).started())
+        for order in orders.loads:
+            later += self.copies.start(order.number, order.requests, IN, order.pairs, frame).started()
         filled = 0
-        for number, (name, pairs) in stores.items():
-            if number not in ordered:
-                filled += len(pairs)
-                later.append(self.copies.start(number, name, OUT, pairs, frame).started())
-                if number in flush:
-                    over = self.copies.finish(number, frame)
+        for order in orders.stores:
+            if order.number not in ordered:
+                filled += len(order.pairs)
+                later += self.copies.start(order.number, order.requests, OUT, order.pairs, frame).started()
+                if order.number in orders.flush:
+                    over = self.copies.finish(order.number, frame)
                     assert over is not None
-                    later.append(over.done())
-        return earlier, acts, later, self._free() + filled
+                    later += over.done()
+        return earlier, acts, later, self.reader.free() + filled
+
+    def _ordered_before(self, frame: int, orders: Orders, given: Mapping[int, str], acts: list[Event]) -> set[int]:
+        """Stores that are flushed by the message that asks for them; told, where somebody gets one of their blocks."""
+        ordered: set[int] = set()
+        for order in orders.stores:
+            heir = next((given[src] for src, _ in order.pairs if src in given), None)
+            if order.number not in orders.flush or heir is None:
+                continue  # nobody gets any of its blocks: that it is over first changes nothing
+            ordered.add(order.number)
+            self.copies.start(order.number, order.requests, OUT, order.pairs, frame)
+            self.copies.finish(order.number, frame)
+            blocks = [[src, dst, 0] for src, dst in order.pairs]
+            acts.append({"act": "swap", "request": heir, "direction": OUT, "blocks": blocks})
+        return ordered
 
     def _prefix(self, name: str, position: int) -> Any:
         request = self.scheduler.requests.get(name)
@@ -155,20 +158,10 @@ class Offload:
     def report(self, frame: int) -> tuple[Any, list[Event]]:
         """What the worker says with a frame's outputs, and what of it was not told yet."""
         over, fresh = self.copies.report(frame)
-        said = self.messages.OffloadingWorkerMetadata()
-        loaded: set[str] = set()
-        for job in over:
-            said.mark_completed(job.number)
-            if job.direction == IN:
-                loaded.add(job.request)
-        output = self.output(
-            finished_recving=loaded or None, kv_connector_worker_meta=said if said.completed_jobs else None
-        )
-        return output, [job.done() for job in fresh]
-
-
-def _pairs(job: Any) -> Pairs:
-    sources, targets = ([int(b) for b in spec.block_ids] for spec in (job.src_spec, job.dst_spec))
-    if len(sources) != len(targets):
-        raise Unsupported(f"a copy of {len(sources)} blocks into {len(targets)}")
-    return tuple(zip(sources, targets, strict=True))
+        self.filled.update(dst for job in over if job.direction == OUT for _, dst in job.pairs)
+        loaded, said = self.reader.answer(over)
+        output = self.output(finished_recving=loaded or None, kv_connector_worker_meta=said)
+        invalid = {block for job in over for block in job.invalid()}
+        if invalid:
+            output.invalid_block_ids = invalid
+        return output, [told for job in fresh for told in job.done()]

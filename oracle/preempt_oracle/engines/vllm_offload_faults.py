@@ -22,7 +22,7 @@ PUBLISHED = (
 Change = Callable[[Injection, Any, Any], None]  # the injection, the scheduler, a message for the worker
 
 
-def _told(change: Change) -> Callable[[Injection, Any], None]:
+def told(change: Change) -> Callable[[Injection, Any], None]:
     """A fault that changes each message for the worker."""
 
     def put(into: Injection, scheduler: Any) -> None:
@@ -182,14 +182,14 @@ FAULTS: tuple[Fault, ...] = (
         "store-not-issued",
         "Counts a page as stored that nobody was told to copy.",
         ("swap/host-pool",),
-        _told(_store_not_issued),
+        told(_store_not_issued),
         config=HOST,
     ),
     Fault(
         "load-not-issued",
         "Counts pages as loaded that nobody was told to copy.",
         ("swap/round-trip", "resume/publish"),
-        _told(_load_not_issued),
+        told(_load_not_issued),
         why=PUBLISHED,
         config=HOST,
     ),
@@ -197,7 +197,7 @@ FAULTS: tuple[Fault, ...] = (
         "wrong-page-loaded",
         "Loads the first page where the last belongs, and the last where the first does.",
         ("swap/round-trip", "resume/publish"),
-        _told(_pages_swapped),
+        told(_pages_swapped),
         why=PUBLISHED,
         config=HOST,
     ),
@@ -205,7 +205,7 @@ FAULTS: tuple[Fault, ...] = (
         "load-cut-short",
         "Counts all of a load whose last page did not come.",
         ("swap/round-trip", "resume/publish"),
-        _told(_cut_short),
+        told(_cut_short),
         why=PUBLISHED,
         config=HOST,
     ),
@@ -213,21 +213,21 @@ FAULTS: tuple[Fault, ...] = (
         "load-into-free-block",
         "Loads a page into a block that nobody owns.",
         ("swap/fence",),
-        _told(_into_a_free_block),
+        told(_into_a_free_block),
         config=HOST,
     ),
     Fault(
         "store-not-flushed",
         "Hands out blocks while a copy to the host still reads them.",
         ("swap/fence",),
-        _told(_not_flushed),
+        told(_not_flushed),
         config=HOST,
     ),
     Fault(
         "stores-over-another",
         "Stores a page into a host block that holds another.",
         ("swap/host-pool",),
-        _told(_over_another),
+        told(_over_another),
         config=HOST,
     ),
     Fault(
@@ -242,8 +242,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "evicts-in-use",
         "Gives a host block up that a copy still uses.",
-        ("swap/fence",),
+        ("swap/fence", "swap/host-pool"),
         _evicts_what_is_in_use,
+        why="a copy that is flushed by the same message is over first; then a block is given up instead of another",
         config=HOST,
     ),
     Fault(

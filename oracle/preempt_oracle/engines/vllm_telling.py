@@ -140,17 +140,29 @@ class Teller:
             return "everybody who could run was preempted, and nobody is admitted in a step that preempts"
         return "nothing could be admitted or grown"
 
+    def finished(self) -> list[dict[str, Any]]:
+        """Who is over since the last call."""
+        finished = []
+        for name, status, blocks in self.watch.finished:
+            reason = REASONS.get(status.name, status.name.removeprefix("FINISHED_").lower())
+            finished.append({"request": name, "reason": reason, "blocks": [blocks], **self.until(name)})
+            self.told.discard(name)
+        self.watch.finished.clear()
+        return finished
+
+    def until(self, name: str) -> dict[str, int]:
+        """The fence behind which the blocks of a request that is over went: vLLM's is its latest frame."""
+        holds = self.watch.holds
+        if holds is None or name not in holds.late:
+            return {}
+        holds.late.discard(name)
+        return {"until": max(self.flights.frames)}
+
     def deliver(self, number: int, names: list[str], tokens: list[list[int]], landed: dict[str, list[int]]) -> Reply:
         """The delivery of a frame: what was sampled for whom, and what came of it. `finished` goes behind it."""
         due = set(names)
         names = [*names, *(name for name, some in landed.items() if some and name not in due)]
         tokens = [*tokens, *([] for _ in range(len(names) - len(tokens)))]
-        finished = []
-        for name, status, blocks in self.watch.finished:
-            reason = REASONS.get(status.name, status.name.removeprefix("FINISHED_").lower())
-            finished.append({"request": name, "reason": reason, "blocks": [blocks]})
-            self.told.discard(name)
-        self.watch.finished.clear()
         return {
             "event": "deliver",
             "frame": number,
@@ -162,5 +174,5 @@ class Teller:
                 "delivered" if landed[name] or not some else "dropped" for name, some in zip(names, tokens, strict=True)
             ],
             "acts": self.watch.labels(),
-            "finished": finished,
+            "finished": self.finished(),
         }

@@ -22,15 +22,19 @@ if TYPE_CHECKING or __package__:
     from preempt_oracle.engines import vllm_seams as seams
     from preempt_oracle.engines.child import Unsupported
     from preempt_oracle.engines.vllm_books import Books
+    from preempt_oracle.engines.vllm_holds import Holds
     from preempt_oracle.engines.vllm_offload import PENDING, Offload
     from preempt_oracle.engines.vllm_steps import Act, Grant, arrange, in_order
 else:
     import vllm_seams as seams
     from child import Unsupported
     from vllm_books import Books
+    from vllm_holds import Holds
     from vllm_offload import PENDING
     from vllm_steps import Act, Grant, arrange, in_order
 
+#: Acts that are told with whatever brought them about: a step, a delivery, an abort.
+LABELS = ("publish", "withdraw", "pin", "unpin", "unfence")
 #: Why a waiting request is passed over for a younger one: see `Watch._pop_request`.
 PASSED_OVER = "uncut: its tokens exceed the rest of the budget"
 
@@ -49,7 +53,6 @@ class Watch:
         self.timeline: list[Grant | Act] = []
         self.finished: list[tuple[str, Any, list[int]]] = []
         self.stray: list[int] = []
-        self.dying: set[str] = set()  # cancelled, and their blocks go back when what fills them is over
         self._taken: list[int] | None = None  # blocks freed by the preemption or finish that is under way
         self._late: list[Act] | None = None  # publications of the allocation that is under way
         #: Who failed to allocate last: request, need, supply, and what for: to grow, or to be admitted.
@@ -68,8 +71,10 @@ class Watch:
         ):
             self._wrap(owner, name, wrapper)
         self.offload = offload
+        self.holds: Holds | None = None
         if offload is not None:
             self._wrap(offload.connector, "get_num_new_matched_tokens", self._matched)
+            self.holds = Holds(offload, self._wrap, lambda: self.timeline, self.tables)
         seams.around_preemption(self._wrap, books.scheduler, self._preempted, self._queued_again)
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
@@ -211,6 +216,8 @@ class Watch:
     def _free_blocks(self, original: Callable[..., Any], ordered_blocks: Iterable[Any]) -> Any:
         blocks = list(ordered_blocks)
         ids = [block.block_id for block in blocks if not block.is_null]
+        if self.holds is not None and self.holds.takes_back(ids, ending=self._taken is not None):
+            return original(blocks)
         if self._taken is not None:
             self._taken += ids
         elif ids:
@@ -220,13 +227,17 @@ class Watch:
     def _stray(self, ids: list[int]) -> None:
         """Blocks go back with nobody preempted or finished: told as a release of the request whose table has them."""
         for name, table in self.tables.items():
-            if ids[0] in table and name in self.dying:
-                self.dying.discard(name)
-                del self.tables[name]
+            if ids[0] not in table:
+                continue
+            over = next((taken for other, _, taken in self.finished if other == name), None)
+            if over is not None:  # its load failed, and it with it: nothing fills them any more
+                over += ids[::-1]
+                self._reread(name)
                 return
-            if ids[0] in table:
-                self.timeline.append({"act": "release", "request": name, "blocks": [ids]})
-                return
+            self.timeline.append({"act": "release", "request": name, "blocks": [ids]})
+            if self.offload is not None:
+                self._reread(name)  # a load failed as a whole
+            return
         self.stray += ids
 
     def _cache_full_blocks(
@@ -285,9 +296,9 @@ class Watch:
         self._hits.clear()
 
     def labels(self) -> list[Act]:
-        """Hashes published or withdrawn since the last call, outside of a decision; the rest waits for `take`."""
-        seen = [x for x in self.timeline if not isinstance(x, Grant) and x["act"] in ("publish", "withdraw")]
-        self.timeline = [x for x in self.timeline if isinstance(x, Grant) or x["act"] not in ("publish", "withdraw")]
+        """What became of blocks since the last call, outside of a decision; the rest waits for `take`."""
+        seen = [x for x in self.timeline if not isinstance(x, Grant) and x["act"] in LABELS]
+        self.timeline = [x for x in self.timeline if isinstance(x, Grant) or x["act"] not in LABELS]
         return seen
 
     def take(self, scheduled: dict[str, int]) -> tuple[list[Grant], list[Act], list[list[Any]]]:

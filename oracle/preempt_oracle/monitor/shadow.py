@@ -93,6 +93,10 @@ class Shadow(Members):
         """Blocks that may be handed out."""
         return self.memory[group].free_ids()
 
+    def pinned(self, group: int, block: int) -> int:
+        """Pins on this block."""
+        return self.memory[group].pins.get(block, 0)
+
     def fence(self, group: int, block: int) -> int | None:
         """The frame this block's fence waits for."""
         return self.memory[group].fences.get(block)

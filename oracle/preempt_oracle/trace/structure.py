@@ -70,6 +70,7 @@ class Structure:
         elif isinstance(event, wire.Abort):
             self._per_group("blocks", event.blocks)
             self._observed(event.observed)
+            self._acts(event.acts, 0)
         elif isinstance(event, wire.CopyStart):
             self._copy("blocks", event.direction, event.blocks)
 

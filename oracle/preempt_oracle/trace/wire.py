@@ -150,6 +150,7 @@ class Abort(TaggedEvent, frozen=True):
     blocks: GroupBlocks | None = None
     observed: Observed = NOTHING_OBSERVED
     until: Count | None = None
+    acts: tuple[Act, ...] = ()
 
 
 class Finish(TaggedEvent, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preempt_spec.events import Abort
 from preempt_spec.micro import Close, Grant
 from preempt_spec.rules.rule import Kind, on, rule
-from preempt_spec.view import HOLE, View
+from preempt_spec.view import HOLE, Place, View
 
 ABORT = rule(
     "edge/abort",
@@ -30,11 +30,13 @@ def blocks_come_back(s: View, e: Abort) -> Iterator[str | None]:
 
 @on(ABORT, Abort, "release")
 def all_of_it_taken_back(s: View, e: Abort) -> Iterator[str | None]:
-    """The allocator takes back every block of the request."""
+    """The allocator takes back every block of the request; of who loads, perhaps only when the copy is over."""
     if e.blocks is None or e.until is not None:
         return
+    loads = s.request(e.request).place is Place.LOADING
     for g, table in enumerate(s.request(e.request).tables):
-        missing = {b for b in table if b != HOLE and not s.arriving(g, b)} - {*(e.blocks[g] if e.blocks else ())}
+        kept = {b for b in table if b == HOLE or s.arriving(g, b) or (loads and s.pinned(g, b))}
+        missing = {*table} - kept - {*(e.blocks[g] if e.blocks else ())}
         yield f"block {min(missing)} of {e.request} was not taken back at its abort" if missing else None
 
 

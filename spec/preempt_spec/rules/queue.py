@@ -36,9 +36,10 @@ def was_running(s: View, e: Demote) -> Iterator[str | None]:
 
 @on(ONE_PLACE, Load, "demote")
 def was_waiting(s: View, e: Load) -> Iterator[str | None]:
-    """Only who waits is loaded."""
+    """Only who waits is loaded, or who holds nothing any more because its load failed."""
     place = s.request(e.request).place
-    yield None if place is Place.WAITING else f"{e.request} is loaded while {place.value}"
+    again = place is Place.LOADING and not any(s.request(e.request).tables)
+    yield None if place is Place.WAITING or again else f"{e.request} is loaded while {place.value}"
 
 
 @on(ONE_PLACE, Requeue, "demote")

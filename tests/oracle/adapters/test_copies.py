@@ -85,8 +85,8 @@ def test_a_host_pool_needs_a_capability():
     [
         ("all", "expected a list of objects"),
         ([1], "expected a list of objects"),
-        ([{"event": "step", "frame": 3}], "neither copy_start nor copy_done"),
-        ([{"copy": 3}], "neither copy_start nor copy_done"),
+        ([{"event": "step", "frame": 3}], "'step' is none of copy_start, copy_done, finish"),
+        ([{"copy": 3}], "None is none of copy_start, copy_done, finish"),
         ([{"event": "copy_done"}], "copy"),
         ([{"event": "copy_done", "copy": 99}], "99 is not in flight"),
     ],
@@ -94,6 +94,22 @@ def test_a_host_pool_needs_a_capability():
 def test_copies_that_cannot_be_read_are_no_verdict(told, reason):
     with pytest.raises(HarnessError, match=reason):
         drive(Session(Canned(later=told)), Scenario(CONFIG, (Add("a", (1, 2), 2), Step())))
+
+
+def test_nobody_is_over_before_a_step():
+    session = Session(Canned(earlier=[{"event": "finish", "request": "a"}]))
+    session.start(CONFIG)
+    session.add(Add("a", (1, 2), 2))
+    with pytest.raises(HarnessError, match="earlier: 'finish' is none of copy_start, copy_done"):
+        session.step()
+
+
+def test_who_is_over_because_a_load_failed_stands_behind_it():
+    session = Session(Canned(later=[{"event": "finish", "request": "a", "reason": "error"}]))
+    session.start(CONFIG)
+    session.add(Add("a", (1, 2), 2))
+    session.step()
+    assert session.later == (wire.Finish("a", "error"),)
 
 
 def test_the_last_reply_is_the_one_that_is_told_of():

@@ -20,12 +20,14 @@ from preempt_oracle.trace.convert import to_wire
 from preempt_oracle.trace.errors import Fault
 from preempt_oracle.trace.structure import Structure
 from preempt_properties.corruption import Accept
+from preempt_properties.overlap import overlapped
 from preempt_properties.play import header, play
 from preempt_properties.strategies import Stream, stream, streams
 from preempt_properties.workload import workload
 from preempt_spec import events as ev
 from preempt_spec.memory import Ahead, Slot
 from preempt_spec.micro import Malformed
+from preempt_spec.offload import Offloading
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 from preempt_spec.state import State, initial
@@ -68,6 +70,7 @@ def state_of(s: View) -> dict[str, Any]:
         "copies": dict(s.copies),
         "host": [{b for b in range(s.host_extent(g)) if s.host_used(g, b)} for g in groups],
         "fences": [{b: s.fence(g, b) for b in range(s.extent(g))} for g in groups],
+        "pins": [{b: s.pinned(g, b) for b in range(s.extent(g))} for g in groups],
         "published": [*s.plan.published],
         "requests": {
             r.id: (
@@ -230,6 +233,52 @@ def test_the_short_cuts_are_taken(policy: str, monkeypatch: pytest.MonkeyPatch):
     assert taken["deliver fast"] >= 0.4 * taken["deliver"], taken
     assert taken["_mixed"] >= 0.1 * taken["step"], taken
     assert taken["_decode fast"] >= 0.05 * taken["step"], taken
+
+
+class Keeping(Offloading):
+    """As vLLM does: of who is cancelled while it loads all of the table stays pinned until the load is over."""
+
+    leaks = False
+
+    def abort(self, request: str) -> ev.Abort:
+        copy = self.loaders.get(request)
+        if copy is None:
+            return super().abort(request)
+        table = self.state.request(request).tables[0]
+        if not self.leaks:
+            self._do(ev.Pin(table))
+        moving = self.moving[copy]
+        self.moving[copy] = evolve(moving, device=() if self.leaks else table)
+        told = super().abort(request)
+        return evolve(told, blocks=((),), acts=() if self.leaks else (ev.Pin(table),))
+
+
+class Leaking(Keeping):
+    """It keeps them and says nothing of it."""
+
+    leaks = True
+
+
+def cancelled(scheduler: type[Keeping], seeds: Iterable[int]) -> Iterator[Stream]:
+    """Streams in which somebody is cancelled while it loads behind a hit, whose pages no copy fills."""
+    for seed in seeds:
+        scenario = overlapped(Random(seed), workload(Random(seed), "vllm-fcfs"), frozenset({"offload"}))
+        if not scenario.config.host_blocks:
+            continue
+        head, contract = header(scenario.config), PROFILES["vllm-fcfs"].contract
+        events = tuple(play(scenario, scheduler(head, contract)))
+        aborts = [n for n, e in enumerate(events) if isinstance(e, ev.Abort) and e.blocks == ((),)]
+        if aborts:
+            yield Stream(scenario, head, contract, events, scheduler.__name__, 0)
+
+
+def test_who_is_cancelled_while_it_loads_may_keep_its_table():
+    kept = [*cancelled(Keeping, range(1500))]
+    assert len(kept) >= 10
+    assert Counter(map(lockstep, kept)) == {"conforms": len(kept)}
+    ends = Counter(map(lockstep, cancelled(Leaking, range(1500))))
+    assert ends["edge/abort"], ends
+    assert ends.keys() <= {"conforms", "edge/abort"}, "all that is kept may be what copies fill"
 
 
 @pytest.mark.slow
