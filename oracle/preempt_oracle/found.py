@@ -11,8 +11,9 @@ generated = false                       # if generated workloads leave its confi
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
@@ -43,13 +44,21 @@ class Finding:
         return f"oracle/preempt_oracle/vectors/scenarios/{self.name}.toml"
 
 
-def rules(engine: str, policy: str) -> frozenset[str]:
-    """The rules that `NAME==VERSION` is known to break in generated workloads; none if nobody keeps a list."""
+def rules(engine: str, policy: str, options: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """The rules that `NAME==VERSION` is known to break in generated workloads; none if nobody keeps a list.
+
+    `options`: what its adapter is started with. A finding whose scenario wants some is expected only with those.
+    """
     name, _, version = engine.partition("==")
     if not (VECTORS / f"findings-{name}.toml").is_file():
         return frozenset()
     found = findings(name, ENGINES[name].versions)
-    return frozenset(f.scenario.rule for f in found if f.generated and f.shows(version, policy))
+    given = options or {}
+    return frozenset(
+        f.scenario.rule
+        for f in found
+        if f.generated and f.shows(version, policy) and f.scenario.options.items() <= given.items()
+    )
 
 
 def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tuple[Finding, ...]:

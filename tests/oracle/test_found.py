@@ -46,9 +46,19 @@ def test_the_rules_of_a_version():
 def test_what_generated_workloads_leave_out_is_expected_of_none():
     """Else the control of `smoke --inject` would pass over a false alarm by the same rule."""
     apart = {f.name for f in LISTED if not f.generated}
-    connectors = {f"connector/{p.stem}" for p in (SCENARIOS / "connector").glob("*.toml")}
-    assert apart == {"fault-draft-padding-asserts", "fault-draft-padding-starves", *connectors}
+    assert apart == {"fault-draft-padding-asserts", "fault-draft-padding-starves"}
     assert {"live/progress", "live/survives"}.isdisjoint(rules("vllm==0.33.0", "vllm-priority"))
+
+
+def test_what_wants_options_is_expected_with_those_only():
+    connectors = {f"connector/{p.stem}" for p in (SCENARIOS / "connector").glob("*.toml")}
+    assert connectors == {f.name for f in LISTED if f.scenario.options.get("connector")}
+    assert rules("vllm==0.33.0", "vllm-fcfs", {}) == frozenset()
+    assert rules("vllm==0.33.0", "vllm-fcfs", {"connector": "nixl"}) == frozenset()
+    for connector in ("offloading", "simple"):
+        options = {"connector": connector, "lazy_offload": True}
+        assert rules("vllm==0.33.0", "vllm-fcfs", options) == {"live/progress"}
+        assert rules("vllm==0.30.0", "vllm-fcfs", options) == {"queue/front"}
 
 
 ROW = '[[finding]]\nid = "F1"\nscenario = "one"\nversions = ["0.33.0"]\n'

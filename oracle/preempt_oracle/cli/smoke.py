@@ -55,7 +55,7 @@ def _inject(policy: str | None, only: frozenset[str], seed: int, json_file: str 
     if json_file != "-":
         out.print(f"{safe(engine.label, 200)}, policy {chosen}, seed {seed}", soft_wrap=True)
     try:
-        found = injected(engine.connect, chosen, seed, only=only, known=rules(engine.key, chosen))
+        found = injected(engine.connect, chosen, seed, only=only, known=rules(engine.key, chosen, named["options"]))
     except NoFaults as e:
         raise unusable(str(e)) from None
     if json_file != "-":

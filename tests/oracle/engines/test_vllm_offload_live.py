@@ -18,7 +18,7 @@ from preempt_oracle.found import findings, rules
 from preempt_oracle.inject import Outcome, injected
 from preempt_oracle.reach_host import SITUATIONS, seen
 from preempt_oracle.trace import wire
-from preempt_properties.scenario import Abort, Add, Command, Config, Control, Scenario, Step
+from preempt_properties.scenario import Abort, Add, Command, Config, Control, Deliver, Scenario, Step, dumps
 from preempt_properties.workload import workload
 
 pytestmark = pytest.mark.vllm
@@ -189,6 +189,12 @@ def test_generated_workloads_break_nothing_and_look_where_it_hurts(kept, how, ca
         if not _known(how, scenario.config, out):
             # PRIORITY shows what it shows without a connector (F1).
             assert {v.rule for v in out.violations} <= rules(kept.name, policy), (seed, out.violations)
+        if how == "offloading" and count["aborted while loading"] < 3 and (late := _cancelled(scenario, out)):
+            again = drive(session, late, seed)
+            assert isinstance(again, Run)
+            if not _known(how, late.config, again):
+                assert not again.violations, (dumps(late), again.violations)
+            count += seen(again.events)
         count += seen(out.events)
         exercised.update(out.monitor.exercised)
     with capsys.disabled():
@@ -196,6 +202,24 @@ def test_generated_workloads_break_nothing_and_look_where_it_hurts(kept, how, ca
     assert {name for name in reached if not count[name]} == set()
     for rule in ("swap/round-trip", "swap/fence", "swap/host-pool", "resume/provenance", "edge/abort"):
         assert exercised[rule], rule
+
+
+def _cancelled(scenario: Scenario, out: Run) -> Scenario | None:
+    """The same until somebody loads, who is then cancelled; None if nobody does."""
+    steps = [e for e in out.events if isinstance(e, wire.Step)]
+    if out.violations or any(isinstance(command, Control | Deliver) for command in scenario.script):
+        return None  # what stands between steps would move
+    for n, step in enumerate(steps, 1):
+        if step.observed.loading:
+            script: list[Command] = []
+            for command in scenario.script:
+                script += [Step()] * command.count if isinstance(command, Step) else [command]
+            at = [i for i, command in enumerate(script) if isinstance(command, Step)]
+            script += [Step()] * (n - len(at))
+            cut = at[n - 1] + 1 if n <= len(at) else len(script)
+            adds = [command for command in script[cut:] if isinstance(command, Add)]
+            return Scenario(scenario.config, (*script[:cut], Abort(step.observed.loading[0]), *adds))
+    return None
 
 
 def _known(how: str, config: Config, out: Run) -> bool:
@@ -247,7 +271,9 @@ def test_what_was_found_is_found_again(kept, finding, policy):
 @pytest.mark.parametrize("policy", SPEC.policies)
 @pytest.mark.parametrize(("connector", "faults"), [("offloading", 10), ("simple", 12)])
 def test_every_fault_is_caught_by_the_rule_it_is_meant_for(kept, policy, connector, faults):
-    found = injected(lambda: Session(kept, OPTIONS[connector]), policy, seed=400, known=rules(kept.name, policy))
+    found = injected(
+        lambda: Session(kept, OPTIONS[connector]), policy, seed=400, known=rules(kept.name, policy, OPTIONS[connector])
+    )
     wrong = {
         row.fault.name: (row.outcome, row.named, row.note) for row in found.rows if row.outcome is not Outcome.CAUGHT
     }
