@@ -199,6 +199,9 @@ def campaign(
         except HarnessError as e:
             out.broken, out.culprit = f"{runner.origin.words}: {e}", runner.scenario
         out.seconds = monotonic() - began
+        runner.session.close()
+        if (left := getattr(runner.session.transport, "left", "")) and not out.broken:
+            out.broken = f"{runner.session.transport.name} {left}"
         return out
     finally:
         runner.session.close()

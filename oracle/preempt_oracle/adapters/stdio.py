@@ -19,6 +19,7 @@ from typing import IO, Any, NoReturn
 
 import msgspec
 
+from preempt_oracle.adapters.processes import group_lives
 from preempt_oracle.adapters.protocol import HarnessError
 from preempt_oracle.trace.errors import visible
 
@@ -41,6 +42,7 @@ class Stdio:
         start_patience: float = 300,
     ) -> None:
         self.name = name
+        self.left = ""  # what it leaves behind, known once it is closed
         self._patience = start_patience  # engines import for half a minute before they answer the first command
         self._later = patience
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
@@ -146,7 +148,10 @@ class Stdio:
         with contextlib.suppress(OSError):
             self._in.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(2 if self._child.poll() is None else 0)
+            alive = self._child.poll() is None
+            self._child.wait(2 if alive else 0)
+            if alive and group_lives(self._child.pid):  # it left by itself, and somebody stayed
+                self.left = "leaves processes behind, in the process group that it was started in"
         self._kill()
         with contextlib.suppress(OSError):
             self._out.close()

@@ -41,6 +41,9 @@ FOLDER = "preempt-oracle-failures"
 @click.option("--seed", type=SEED, metavar="N", help="Seed of the search [default: random].")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N", help="Processes.")
 @click.option("-x", "--stop-at-first", is_flag=True, help="Stop at the first rule that is broken.")
+@click.option(
+    "--patience", callback=seconds, default="60s", metavar="DURATION", help="How long a reply may take [default: 60s]."
+)
 @json_option
 @click.option("--save", "folder", metavar="DIR", default=FOLDER, show_default=True, help="Where failures are written.")
 def command(
