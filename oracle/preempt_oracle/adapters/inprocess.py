@@ -81,7 +81,8 @@ class InProcess:
 def load(target: str, patience: float | None = None) -> InProcess:
     """`module:Class`, importable from here or the current folder. Raises HarnessError if there is no such class.
 
-    `patience`: as for `InProcess`. The class may name its engine's package in `package`; else its own top package counts as the engine.
+    `patience`: as for `InProcess`. The class may name its engine's package in `package`; else its own top package is
+    the engine.
     """
     module, _, cls = target.partition(":")
     if not module or not cls.isidentifier():

@@ -116,6 +116,8 @@ def _environment(engine: str, engine_python: str | None, options: Mapping[str, O
             found = ready_one
     except EnvironmentFailure as e:
         raise unusable(str(e)) from None
-    return Target(
-        label, key, words, spec_of(name).policies, options, lambda: Stdio(found.command, label, env=found.env, patience=patience)
-    )
+
+    def start() -> Stdio:
+        return Stdio(found.command, label, env=found.env, patience=patience)
+
+    return Target(label, key, words, spec_of(name).policies, options, start)
