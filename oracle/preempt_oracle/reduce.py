@@ -18,7 +18,7 @@ from preempt_spec.policies.functions import blocks_for
 from preempt_spec.policies.policy import Phase
 from preempt_spec.policies.profiles import PROFILES
 
-TRIES = 300  # runs spent on one failure
+TRIES = 500  # runs spent on one failure
 
 
 #: What is made smaller, most important first: actions, commands, tokens, features, sizes, and how plain the rest is.

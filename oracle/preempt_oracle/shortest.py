@@ -1,23 +1,25 @@
 """The shortest counterexample: what delta debugging left, set against every shorter scenario within stated bounds.
 
 Delta debugging ends at a scenario of which nothing can be taken away. Another one, built otherwise, may still be
-shorter. So all scenarios of fewer actions are tried that are made of what the reduced one is made of: its
-configuration, requests no longer than its own, the same kinds of commands, in every order, at every step. If one of
-them breaks the rule, it is reduced in turn; if none does, the reduced one is shortest in these bounds.
+shorter. So scenarios of fewer actions are tried that are made of what the reduced one is made of: its configuration,
+and the same with a tiny pool; requests no longer than its own; the same kinds of commands, in every order, at every
+step; those of fewest actions first. If one of them breaks the rule, it is reduced in turn. If all were tried and none
+does, the reduced one is shortest in these bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import chain, product
 from time import monotonic
 
 from attrs import evolve, frozen
 
 from preempt_oracle.reduce import TRIES, Reduced, Weight, reduce
-from preempt_properties.scenario import Abort, Add, Command, Control, Deliver, Scenario, Step
+from preempt_properties.scenario import Abort, Add, Command, Config, Control, Deliver, Scenario, Step
 
-MOST = 600  # scenarios tried one by one; if there are more within the bounds, none is
+MOST = 400  # scenarios tried one by one, of each kind of pool; if there are more within the bounds, nothing is claimed
+TINY = (2, 3, 4)  # blocks
 NAMES = "abcdefgh"
 
 
@@ -36,57 +38,75 @@ def shortest(
         reduced = evolve(reduced, tries=used)
         if not reduced.minimal or tries <= 0:
             return reduced
-        alphabet = _alphabet(reduced)
-        if alphabet.size > MOST:
-            return reduced
-        for candidate in alphabet.scenarios(reduced.scenario):
-            if monotonic() > deadline:
-                return reduced
-            used += 1
-            found = weigh(candidate)
-            if found is not None and found[0] < reduced.actions:
-                scenario, start = candidate, found
+        own, *tiny = [_alphabet(reduced, config) for config in _configs(reduced.scenario)]
+        every = True
+        # A tiny pool first: there are few scenarios for it, and of its own configuration there may be very many.
+        for alphabets in (tiny, [own]):
+            found, ran, all_ran = _search(reduced, alphabets, weigh, deadline)
+            used += ran
+            every = every and all_ran
+            if found is not None:
+                scenario, start = found
                 break
         else:
-            return evolve(reduced, tries=used, bounds=alphabet.words)
+            more = ", or a pool of 2 to 4 blocks" * bool(tiny)
+            bounds = f"this configuration{more}, {own.words}" if every else ""
+            return evolve(reduced, tries=used, bounds=bounds)
+
+
+def _search(
+    reduced: Reduced, alphabets: Sequence[_Alphabet], weigh: Callable[[Scenario], Weight | None], deadline: float
+) -> tuple[tuple[Scenario, Weight] | None, int, bool]:
+    """A scenario of fewer actions, if there is one; how many were run; whether those were all."""
+    sizes = range(2, reduced.actions)
+    candidates = chain.from_iterable(a.scenarios(reduced.scenario, size) for size in sizes for a in alphabets)
+    ran = 0
+    for ran, candidate in enumerate(candidates, 1):
+        if ran > MOST or monotonic() > deadline:
+            return None, ran - 1, False
+        found = weigh(candidate)
+        if found is not None and found[0] < reduced.actions:
+            return (candidate, found), ran, False
+    return None, ran, True
+
+
+def _configs(scenario: Scenario) -> list[Config]:
+    """Its own, and the same with a tiny pool, in which little is enough for pressure."""
+    own = scenario.config
+    out = [own]
+    page = 2 if own.policy == "nano-vllm" else 1
+    for blocks in TINY:
+        room = (blocks - own.watermark) * page
+        if room >= 2 and (blocks, page) != (own.blocks, own.page_size) and room <= own.max_length:
+            cut = min(own.long_prefill, room)
+            if not 0 < cut <= own.drafts:
+                out.append(evolve(own, blocks=blocks, page_size=page, max_length=room, long_prefill=cut))
+    return out
 
 
 @frozen
 class _Alphabet:
-    """What shorter scenarios are made of. `actions`: that of the scenario to be undercut."""
+    """What shorter scenarios are made of."""
 
-    actions: int
+    config: Config
     adds: tuple[Add, ...]  # every request, nameless
     others: tuple[Command, ...]  # commands besides arrivals and steps; an abort without a name is of anybody
-    requests: int  # at once, at most
 
-    @property
-    def size(self) -> int:
-        """How many scenarios there are, at most."""
-        return sum(
-            (len(self.adds) + self._choices(most)) ** most * len([*_gaps(most, self.actions - 2 - most)])
-            for most in range(1, self.actions - 1)
-        )
-
-    def _choices(self, most: int) -> int:
-        return sum(most if isinstance(c, Abort) else 1 for c in self.others)
-
-    def scenarios(self, model: Scenario) -> Iterator[Scenario]:
-        """All of them, those of fewest commands first."""
-        for most in range(1, self.actions - 1):
+    def scenarios(self, model: Scenario, size: int) -> Iterator[Scenario]:
+        """All that break something within `size` actions, the last of which is a step, if they break it at all."""
+        for most in range(1, size):
             for kinds in product((*self.adds, *self.others), repeat=most):
-                if not isinstance(kinds[0], Add) or sum(isinstance(k, Add) for k in kinds) > self.requests:
+                if not isinstance(kinds[0], Add) or sum(isinstance(k, Add) for k in kinds) > len(NAMES):
                     continue
                 for named in _named(kinds):
-                    for gaps in _gaps(most, self.actions - 2 - most):
-                        yield evolve(model, script=tuple(_spaced(named, gaps)))
+                    for gaps in _gaps(most, size - 1 - most):
+                        yield evolve(model, config=self.config, script=tuple(_spaced(named, gaps)))
 
     @property
     def words(self) -> str:
         """The bounds."""
         prompt, outputs = max(len(a.prompt) for a in self.adds), max(a.max_tokens for a in self.adds)
-        many = f"up to {self.requests} requests" if self.requests > 1 else "one request"
-        told = f"this configuration, {many} of up to {prompt} + {outputs} tokens"
+        told = f"requests of up to {prompt} + {outputs} tokens"
         kinds = {_kind(c): None for c in self.others}
         return told + (f", {', '.join(kinds)}" if kinds else "")
 
@@ -95,9 +115,9 @@ def _kind(command: Command) -> str:
     return command.kind if isinstance(command, Control) else type(command).__name__.lower()
 
 
-def _alphabet(reduced: Reduced) -> _Alphabet:
+def _alphabet(reduced: Reduced, config: Config) -> _Alphabet:
     """From what the reduced scenario has: lengths up to its longest, the priorities, salts and contents it uses."""
-    script, config = reduced.scenario.script, reduced.scenario.config
+    script = reduced.scenario.script
     adds = [c for c in script if isinstance(c, Add)]
     prompts, outputs = max(len(a.prompt) for a in adds), max(a.max_tokens for a in adds)
     texts = list(dict.fromkeys(a.prompt for a in adds)) if config.caching else [(0,) * prompts]
@@ -114,15 +134,17 @@ def _alphabet(reduced: Reduced) -> _Alphabet:
             others[Abort("", c.when)] = None
         elif isinstance(c, Control | Deliver):
             others[c] = None
-    return _Alphabet(reduced.actions, every, tuple(others), min(len(NAMES), max(reduced.actions - 2, 1)))
+    return _Alphabet(config, every, tuple(others))
 
 
-def _gaps(most: int, spare: int) -> Iterator[tuple[int, ...]]:
-    """Steps in front of each command but the first: all ways to spend at most `spare`; one step follows anyway."""
-    if spare < 0:
-        return
-    for gaps in product(range(spare + 1), repeat=most - 1):
-        if sum(gaps) <= spare:
+def _gaps(most: int, steps: int) -> Iterator[tuple[int, ...]]:
+    """Steps in front of each command: all ways to have so many before the last one.
+
+    Nothing is gained by steps in front of the first. A run goes on behind its script: the steps behind the last command
+    are not spelled out, and scenarios that differ in them alone are one.
+    """
+    for gaps in product(range(steps + 1), repeat=most - 1):
+        if sum(gaps) == steps:
             yield (0, *gaps)
 
 
