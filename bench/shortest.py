@@ -127,6 +127,7 @@ def main() -> None:
         )  # fmt: skip
     Console(width=120).print(table)
     summary = {
+        "variants": len(rows) + len(missed) + len(outside),
         "minimised": len(rows),
         "median actions": median(r["actions"] for r in rows),
         "most actions": max(r["actions"] for r in rows),

@@ -187,7 +187,7 @@ def campaign(
         out = Campaign(Tally(header.engine, header.version, policy, deviations=deviations, spec=spec), seed)
         can = opened.started.capabilities
         runner.source = Seeds(seed, policy, can) if source is None else source(can)
-        runner.began = began
+        runner.began, runner.progress = began, progress
         try:
             while (budget.workloads is None or out.workloads < budget.workloads) and monotonic() < runner.deadline:
                 runner.workload(out)
@@ -200,7 +200,7 @@ def campaign(
             out.broken, out.culprit = f"{runner.origin.words}: {e}", runner.scenario
         out.seconds = monotonic() - began
         runner.session.close()
-        if (left := getattr(runner.session.transport, "left", "")) and not out.broken:
+        if (left := getattr(runner.session.transport, "outlived", "")) and not out.broken:
             out.broken = f"{runner.session.transport.name} {left}"
         return out
     finally:
@@ -222,6 +222,7 @@ class _Runner:
         self.scenario: Scenario | None = None
         self.origin = Origin("the first workload", "0")
         self.began = 0.0
+        self.progress: Progress = lambda *_: None
 
     def workload(self, out: Campaign) -> None:
         """One workload, and the reduction of what it broke."""
@@ -270,6 +271,7 @@ class _Runner:
 
         def weigh(candidate: Scenario) -> Weight | None:
             nonlocal best
+            self.progress(out.workloads, monotonic() - self.began, len(out.scenarios) + 1)
             again = self.again(candidate, out.tally.policy)
             broken = (*again.violations, *again.advised) if again else ()
             same = next((v for v in broken if v.rule == violation.rule), None)

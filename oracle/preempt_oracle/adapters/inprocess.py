@@ -21,7 +21,7 @@ class InProcess:
         self.engine, self.name, self._package, self._patience = engine, name, package, patience
         self._live = False
         self._before = children()
-        self.left = ""  # what it leaves behind, known once it is closed
+        self.outlived = ""  # what it leaves behind, known once it is closed
 
     def exchange(self, command: dict[str, Any]) -> dict[str, Any]:
         """Call the method the command names. An exception is answered as an engine_error, as a child would."""
@@ -74,7 +74,7 @@ class InProcess:
             self._live = False
             self.engine.stop()
         if forgotten := children() - self._before:
-            self.left = f"leaves processes behind: {', '.join(map(str, sorted(forgotten)))}"
+            self.outlived = f"leaves processes behind: {', '.join(map(str, sorted(forgotten)))}"
             kill(forgotten)
 
 

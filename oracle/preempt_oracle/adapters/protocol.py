@@ -26,7 +26,7 @@ class HarnessError(Exception):
 class Transport(Protocol):
     """Carries commands to a scheduler.
 
-    One that starts processes, or lets others start some, has once it is closed a text `left`: what outlived it.
+    One that starts processes, or lets others start some, has once it is closed a text `outlived`: what it left behind.
     """
 
     @property

@@ -42,7 +42,7 @@ class Stdio:
         start_patience: float = 300,
     ) -> None:
         self.name = name
-        self.left = ""  # what it leaves behind, known once it is closed
+        self.outlived = ""  # what it leaves behind, known once it is closed
         self._patience = start_patience  # engines import for half a minute before they answer the first command
         self._later = patience
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
@@ -154,7 +154,7 @@ class Stdio:
             alive = self._child.poll() is None
             self._child.wait(2 if alive else 0)
             if alive and group_lives(self._child.pid):  # it left by itself, and somebody stayed
-                self.left = "leaves processes behind, in the process group that it was started in"
+                self.outlived = "leaves processes behind, in the process group that it was started in"
         self._kill()
         self._answers.close()
         with contextlib.suppress(OSError):

@@ -90,7 +90,7 @@ def test_a_failure_becomes_a_scenario_a_trace_and_a_test(run, here, wrong):
     result = run("fuzz", "--adapter", adapter, "--workloads", 5, "--seed", 1)
     assert result.exit_code == 1
     assert "FAILED queue/front" in result.stdout
-    assert re.search(r"5 actions, shortest in these bounds: this configuration, .*requests of up to 1 + 2 tokens", result.stdout)
+    assert re.search(r"5 actions, shortest in these bounds: this configuration.*, requests of up to", result.stdout)
     files = sorted(p.name for p in (here / "preempt-oracle-failures").iterdir())
     (toml,) = (f for f in files if f.endswith(".toml"))
     (trace,) = (f for f in files if f.endswith(".jsonl"))
