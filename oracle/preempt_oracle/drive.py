@@ -65,6 +65,7 @@ class Run:
     monitor: Monitor
     scene: Scene
     advised: tuple[Violation, ...] = ()  # the first of each advisory rule that broke; the run went on
+    early: int = 0  # frames that a command of the script brought back
 
 
 def drive(
@@ -74,8 +75,11 @@ def drive(
     policy: str | None = None,
     spec: str = SPEC_VERSION,
     judge: Callable[[ev.Header, Policy, str], Monitor] = Monitor,
+    watch: Callable[[View, wire.Step], None] = lambda *_: None,
 ) -> Run | Refused:
     """Run a scenario to its end, or to the first violation. `spec`: the version of the specification to judge by.
+
+    `watch` is shown the shadow state behind each step that broke nothing.
 
     Refused: the engine does not take this configuration or one of these requests or commands, so that they are outside
     its contract. Raises HarnessError; ScenarioError for a script that adds a request which is still alive.
@@ -107,6 +111,8 @@ def drive(
                 advised.setdefault(violation.rule, violation)
             if broken:
                 break
+            if type(event) is wire.Step:
+                watch(monitor.shadow, event)
     except Malformed as e:
         raise HarnessError(f"{session.transport.name}: event {len(run.seen)}: {e}") from None
     if run.refused is not None:
@@ -123,7 +129,17 @@ def drive(
         monitor,
         scenery.scene(started.header, policy or started.header.policy),
         tuple(advised.values()),
+        run.early,
     )
+
+
+def actions(run: Run) -> int:
+    """What it took to come to the end of a run: arrivals, cancellations, controls, steps and early deliveries.
+
+    The deliveries that follow a step by themselves are part of it.
+    """
+    kinds = (wire.Arrive, wire.Abort, wire.Control, wire.Step, wire.EngineError)
+    return sum(isinstance(e, kinds) for e in run.events) + run.early
 
 
 def _lacks(config: Config, started: Started) -> str:
@@ -148,6 +164,7 @@ class Drive:
     said: dict[str, int] = field(factory=dict)  # request -> state of its token function
     dead: bool = False
     refused: Refused | None = None
+    early: int = 0  # deliveries asked for
 
     def events(self) -> Iterator[wire.Event]:
         """Everything that happens, one event at a time; each is judged before the next is asked for."""
@@ -163,6 +180,7 @@ class Drive:
                 case Control(kind):
                     yield from self._control(kind)
                 case Deliver():
+                    self.early += 1
                     yield from self._deliver()
                 case Step(count):
                     for _ in range(count):

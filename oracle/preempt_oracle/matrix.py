@@ -25,7 +25,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from preempt_oracle.adapters.protocol import HarnessError, Session
-from preempt_oracle.campaign import Budget, campaign
+from preempt_oracle.campaign import Budget, Origin, campaign
 from preempt_oracle.check import check
 from preempt_oracle.known import Ledger
 from preempt_oracle.report.judged import Judged
@@ -249,10 +249,10 @@ def _copy(name: str, path: Path | None, rule: str, spec: str) -> Copy:
 
 
 def _live(engine: LiveEngine, spec: str, known: Ledger | None) -> Judged:
-    def see(violation: object, reduced: object, seed: int) -> tuple[str, str]:
+    def see(violation: object, reduced: object, origin: Origin, run: object) -> tuple[str, str]:
         options = "".join(f" --option {k}={str(v).lower()}" for k, v in engine.key.options)
         name = f"{engine.key.engine}=={engine.key.version}"
-        return "", f"preempt-oracle conform {name} --seed {seed} --workloads 1{options}"
+        return "", f"preempt-oracle conform {name} --seed {origin.tag} --workloads 1{options}"
 
     try:
         # Not shortened: a known fault has its scenario, and a new one is named by its seed.

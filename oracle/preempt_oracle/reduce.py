@@ -13,12 +13,34 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from preempt_properties.scenario import Abort, Add, Command, Config, Control, Deliver, Scenario, Step
+from preempt_properties.scenario import Abort, Add, Command, Config, Control, Deliver, Scenario, Step, dumps
 from preempt_spec.policies.functions import blocks_for
 from preempt_spec.policies.policy import Phase
 from preempt_spec.policies.profiles import PROFILES
 
-TRIES = 300  # runs spent on one failure
+TRIES = 500  # runs spent on one failure
+
+
+#: What is made smaller, most important first: actions, commands, tokens, features, sizes, and how plain the rest is.
+Weight = tuple[int, ...]
+
+
+def weight(scenario: Scenario, actions: int) -> Weight:
+    """How far from simple a scenario is. `actions`: what it takes until the rule breaks (`drive.actions`)."""
+    c, adds = scenario.config, [x for x in scenario.script if isinstance(x, Add)]
+    features = c.chunked is False, c.caching, not c.whole_fit, c.watermark, c.long_prefill, c.groups != "full"
+    sizes = c.blocks + c.page_size + c.max_running + c.budget + c.max_length + c.long_prefill + c.watermark
+    plain = sum(x.priority + x.arrival + len(x.salt) + sum(x.prompt) for x in adds)
+    flying = sum(isinstance(x, Abort) and x.when == "flying" for x in scenario.script)
+    return (
+        actions,
+        sum(x.count if isinstance(x, Step) else 1 for x in scenario.script),
+        sum(len(x.prompt) + x.max_tokens for x in adds),
+        sum(map(bool, features)) + c.frames - 1 + c.drafts + bool(c.host_blocks) + flying,
+        sizes + c.host_blocks,
+        plain,
+        sum(ord(letter) for x in adds for letter in x.request),
+    )
 
 
 @frozen
@@ -28,32 +50,49 @@ class Reduced:
     scenario: Scenario
     tries: int
     minimal: bool
+    actions: int = 0  # until the rule breaks: arrivals, cancellations, controls and steps; 0: not counted
+    bounds: str = ""  # within which every shorter scenario was tried, and none breaks the rule; "" if they were not
 
     @property
     def note(self) -> str:
         """How it came to be, in words."""
+        tries = f"{self.tries:,} tr{'y' if self.tries == 1 else 'ies'}"
+        size = f"{self.actions} actions, " * bool(self.actions)
+        if self.bounds:
+            return f"{size}shortest in these bounds: {self.bounds}; {tries}"
         if self.minimal:
-            return f"locally minimal, {self.tries} tries"
+            return f"{size}locally minimal, {tries}"
         if not self.tries:
             return "not shortened"
-        return f"shortened in {self.tries} tries, then given up: it may not be minimal"
+        return f"{size}shortened in {tries}, then given up: it may not be minimal"
 
 
 def reduce(
-    scenario: Scenario, breaks: Callable[[Scenario], bool], tries: int = TRIES, deadline: float = float("inf")
+    scenario: Scenario,
+    start: Weight,
+    weigh: Callable[[Scenario], Weight | None],
+    tries: int = TRIES,
+    deadline: float = float("inf"),
 ) -> Reduced:
-    """Shorten `scenario` while `breaks` holds, for at most `tries` runs or until `deadline` (monotonic seconds)."""
-    used = 0
+    """Make `scenario` lighter, for at most `tries` runs or until `deadline` (monotonic seconds).
+
+    `start` is its weight; `weigh` runs a candidate: its weight if it fails alike, else None.
+    """
+    used, tried = 0, set[str]()
     while True:
         for candidate in candidates(scenario):
+            if (text := dumps(candidate)) in tried:
+                continue
+            tried.add(text)
             if used >= tries or monotonic() > deadline:
-                return Reduced(scenario, used, False)
+                return Reduced(scenario, used, False, start[0])
             used += 1
-            if breaks(candidate):
-                scenario = candidate
+            found = weigh(candidate)
+            if found is not None and found < start:
+                scenario, start = candidate, found
                 break
         else:
-            return Reduced(scenario, used, True)
+            return Reduced(scenario, used, True, start[0])
 
 
 def candidates(scenario: Scenario) -> Iterator[Scenario]:
@@ -73,6 +112,9 @@ def candidates(scenario: Scenario) -> Iterator[Scenario]:
         # vLLM pads an admission to one token and all drafts: a threshold that cuts that is another failure.
         if not 0 < smaller.config.long_prefill <= smaller.config.drafts:
             yield smaller
+    yield from _finer(scenario)
+    yield from _sooner(scenario)
+    yield from _plainer(scenario)
     for plain in ({"arrival": 0}, {"priority": 0}, {"salt": ""}):
         level = tuple(evolve(c, **plain) if isinstance(c, Add) else c for c in script)
         if level != script:
@@ -132,6 +174,71 @@ def _thinner(scenario: Scenario) -> Iterator[Scenario]:
                     config, blocks=config.blocks - 1, max_length=length, long_prefill=min(config.long_prefill, length)
                 )
                 yield evolve(scenario, script=thinner, config=smaller)
+
+
+def _finer(scenario: Scenario) -> Iterator[Scenario]:
+    """Smaller pages, everything in tokens cut down alike: as many pages, fewer steps from one to the next."""
+    config, script = scenario.config, scenario.script
+    prefill_first = PROFILES[config.policy].contract.phase is Phase.PREFILL_FIRST
+    for page in range(2 if config.policy == "nano-vllm" else 1, config.page_size):
+
+        def cut(tokens: int, page: int = page) -> int:
+            return max(1, -(-tokens * page // config.page_size))
+
+        adds = []
+        for c in script:
+            if isinstance(c, Add):
+                prompt = cut(len(c.prompt))
+                whole = max(prompt + 1, cut(len(c.prompt) + c.max_tokens))
+                adds.append(evolve(c, prompt=c.prompt[:prompt], max_tokens=whole - prompt))
+        longest = max((len(c.prompt) + c.max_tokens for c in adds), default=2)
+        room = (config.blocks - (config.watermark if prefill_first else 0)) * page
+        length = max(min(config.max_length, room), 2)
+        if longest <= length <= room:
+            rest = iter(adds)
+            smaller = evolve(config, page_size=page, max_length=length, long_prefill=min(config.long_prefill, length))
+            shorter = tuple(next(rest) if isinstance(c, Add) else c for c in script)
+            if not 0 < smaller.long_prefill <= smaller.drafts:
+                yield evolve(scenario, config=smaller, script=shorter)
+
+
+def _sooner(scenario: Scenario) -> Iterator[Scenario]:
+    """Outputs that are part of the prompt from the start need no steps."""
+    script = scenario.script
+    adds = [i for i, c in enumerate(script) if isinstance(c, Add)]
+    for chosen in (adds, *([i] for i in adds if len(adds) > 1)):
+        for n in (4, 2, 1):
+            moved = list(script)
+            for i in chosen:
+                c = moved[i]
+                if isinstance(c, Add) and c.max_tokens > n:
+                    moved[i] = evolve(c, prompt=(c.prompt + c.prompt[-1:] * n), max_tokens=c.max_tokens - n)
+            if tuple(moved) != script:
+                yield evolve(scenario, script=tuple(moved))
+
+
+def _plainer(scenario: Scenario) -> Iterator[Scenario]:
+    """Prompts of small numbers, alike or in counting order; requests a, b, c; a budget that nobody notices."""
+    script = scenario.script
+    adds = [c for c in script if isinstance(c, Add)]
+    names = dict(zip(dict.fromkeys(c.request for c in adds), "abcdefghij", strict=False))
+    if len(names) == len({c.request for c in adds}):
+        yield from _told(
+            scenario, [evolve(c, request=names[c.request]) if isinstance(c, Add | Abort) else c for c in script]
+        )
+    yield from _told(scenario, [evolve(c, prompt=(0,) * len(c.prompt)) if isinstance(c, Add) else c for c in script])
+    small = {t: i for i, t in enumerate(dict.fromkeys(t for c in adds for t in c.prompt))}
+    yield from _told(
+        scenario, [evolve(c, prompt=tuple(small[t] for t in c.prompt)) if isinstance(c, Add) else c for c in script]
+    )
+    budget = scenario.config.max_length + scenario.config.max_running
+    if budget < scenario.config.budget:
+        yield evolve(scenario, config=evolve(scenario.config, budget=budget))
+
+
+def _told(scenario: Scenario, script: list[Command]) -> Iterator[Scenario]:
+    if tuple(script) != scenario.script:
+        yield evolve(scenario, script=tuple(script))
 
 
 def _shorter(command: Command) -> Iterator[Command]:

@@ -11,10 +11,11 @@ from random import Random
 from attrs import Factory, define, field
 
 from preempt_oracle.adapters.protocol import HarnessError, Session
-from preempt_oracle.campaign import Budget, Campaign, Save, campaign, probe
+from preempt_oracle.campaign import Budget, Campaign, Save, Seeds, campaign, probe
 from preempt_oracle.known import Ledger
 from preempt_oracle.verdict import Tally
 from preempt_properties.families import FAMILIES, family
+from preempt_properties.scenario import Scenario
 from preempt_properties.workload import workload
 from preempt_spec.system import observable
 
@@ -24,6 +25,21 @@ LOOK = 500  # generated workloads among which a family must be for the suite to 
 def unsaved(*_: object) -> tuple[str, str]:
     """Keep no scenario files: see `campaign.Save`."""
     return "", ""
+
+
+class OfFamily(Seeds):
+    """Those of the generated workloads that are of one family."""
+
+    def __init__(self, seed: int, policy: str, capabilities: frozenset[str], name: str) -> None:
+        super().__init__(seed, policy, capabilities)
+        self.name = name
+
+    def scenario(self) -> Scenario:
+        """The next one."""
+        while True:
+            found = super().scenario()
+            if family(found) == self.name:
+                return found
 
 
 @define
@@ -57,9 +73,14 @@ class Suite:
     def ran(self, name: str) -> Campaign:
         """What came of a family. Raises HarnessError if the scheduler, or its adapter, could not be driven on."""
         if name not in self._ran:
-            budget, wanted = Budget(self.workloads), (lambda scenario: family(scenario) == name)
             self._ran[name] = campaign(
-                self.connect, self.policy, self.seed, budget, self.save, known=self.known, wanted=wanted
+                self.connect,
+                self.policy,
+                self.seed,
+                Budget(self.workloads),
+                self.save,
+                known=self.known,
+                source=lambda can: OfFamily(self.seed, self.policy, can, name),
             )
         found = self._ran[name]
         if found.interrupted:

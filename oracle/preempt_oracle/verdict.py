@@ -186,7 +186,8 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("exercised", "times", "excused", "known", "advised", "failed"):
             getattr(self, name).update(getattr(other, name))
-        self.failures += other.failures
+        seen = {(f.violation.rule, f.known) for f in self.failures}
+        self.failures += [f for f in other.failures if (f.violation.rule, f.known) not in seen]
         self.outside = self.outside or other.outside
         if other.observes is not None:
             self.observes = other.observes if self.observes is None else self.observes & other.observes

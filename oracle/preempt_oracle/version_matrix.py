@@ -20,7 +20,7 @@ import preempt_oracle
 import preempt_properties
 import preempt_spec
 from preempt_oracle.adapters.protocol import HarnessError, Refused, Session, Transport
-from preempt_oracle.campaign import Budget, Campaign, campaign, failure, probe
+from preempt_oracle.campaign import Budget, Campaign, Origin, campaign, failure, probe
 from preempt_oracle.drive import drive
 from preempt_oracle.found import Finding
 from preempt_oracle.trace.errors import visible
@@ -222,8 +222,8 @@ def run_row(
     can = tuple(sorted(probe(session, wanted.policy).started.capabilities))
     name = f"{wanted.engine}=={wanted.version}"
 
-    def see(violation: object, reduced: object, seed: int) -> tuple[str, str]:
-        return "", f"preempt-oracle conform {name} --policy {wanted.policy} --seed {seed} --workloads 1"
+    def see(violation: object, reduced: object, origin: Origin, run: object) -> tuple[str, str]:
+        return "", f"preempt-oracle conform {name} --policy {wanted.policy} --seed {origin.tag} --workloads 1"
 
     made = campaign(
         child.connect, wanted.policy, wanted.seed, Budget(wanted.workloads), see, progress, tries=0, spec=wanted.spec

@@ -108,7 +108,7 @@ def play(scenario: Scenario, engine: Reference) -> Iterator[ev.Event]:
 
 @define
 class _Sample:
-    """What a flying frame samples for a request: at most so many tokens; what becomes of them."""
+    """What a flying frame samples for a request: at most so many tokens, 0 in mid-prefill; what becomes of them."""
 
     most: int
     fate: Fate = Fate.LIVE
@@ -171,7 +171,7 @@ class _World:
         if not self.flying:
             return
         frame = min(self.flying)
-        samples = self.flying.pop(frame)
+        samples = {r: x for r, x in self.flying.pop(frame).items() if x.most}
         tokens = tuple(self._tokens(frame, r, x) for r, x in samples.items())
         for (r, x), new in zip(samples.items(), tokens, strict=True):
             if x.fate in (Fate.LIVE, Fate.DELIVER):
@@ -208,8 +208,9 @@ class _World:
         out = {}
         for r, start, tokens in zip(step.requests, step.start or (), step.tokens, strict=True):
             live = (f[r].most for f in self.flying.values() if r in f and f[r].fate is Fate.LIVE)
-            if start + tokens - drafts.get(r, 0) == self.known.get(r, 0) + sum(live):
-                out[r] = _Sample(1 + drafts.get(r, 0))
+            # One that samples nothing is kept as well: what a reset made of it decides what comes of later ones.
+            sampling = start + tokens - drafts.get(r, 0) == self.known.get(r, 0) + sum(live)
+            out[r] = _Sample(1 + drafts.get(r, 0) if sampling else 0)
         return out
 
     def _tokens(self, frame: int, request: str, x: _Sample) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from attrs import frozen
 from hypothesis import strategies as st
 
 from preempt_properties.corruption import Accept, corrupt, thin
+from preempt_properties.drawn import Bytes
 from preempt_properties.known_bad import ZOO, KnownBad
 from preempt_properties.overlap import OVERLAP, overlapped
 from preempt_properties.play import header, play
@@ -23,34 +24,6 @@ from preempt_spec.offload import Offloading
 from preempt_spec.policies.policy import Memory, Policy
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import OBSERVES, Reference
-
-
-class Bytes(Random):
-    """A `Random` that reads its numbers off given bytes; when they are used up, everything is 0."""
-
-    def __new__(cls, data: bytes) -> Bytes:
-        """As `Random`, which would hash the bytes for a seed."""
-        return super().__new__(cls)
-
-    def __init__(self, data: bytes) -> None:
-        """Over these bytes, from the first."""
-        self.data, self.at = data, 0
-        super().__init__(0)
-
-    def getrandbits(self, k: int, /) -> int:
-        """The next bytes, as many as hold k bits."""
-        n = -(-k // 8)
-        part = self.data[self.at : self.at + n]
-        self.at += n
-        return int.from_bytes(part, "little") & ((1 << k) - 1)
-
-    def random(self) -> float:
-        """The next two bytes, as a number in [0, 1)."""
-        return self.getrandbits(16) / 65536
-
-    def seed(self, *_: Any, **__: Any) -> None:
-        """Back to the first byte."""
-        self.at = 0
 
 
 @frozen

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from preempt_oracle.reduce import candidates, reduce
+from preempt_oracle.reduce import Weight, candidates, reduce, weight
 from preempt_properties.scenario import Abort, Add, Scenario, Step, dumps, loads
 from preempt_properties.workload import CAPABILITIES, EVERYTHING, workload
 from preempt_spec.policies.policy import Phase
@@ -52,10 +52,14 @@ def test_every_candidate_is_admissible_and_can_be_written(policy):
             assert loads(dumps(candidate)) == candidate
 
 
+def size(s: Scenario) -> Weight:
+    return weight(s, 0)
+
+
 @pytest.mark.parametrize("policy", PROFILES)
 def test_whatever_may_always_go_goes(policy):
     scenario = workload(Random(5), policy, capabilities=EVERYTHING)
-    reduced = reduce(scenario, lambda s: True, tries=5000)
+    reduced = reduce(scenario, size(scenario), size, tries=5000)
     (add,) = reduced.scenario.script
     assert isinstance(add, Add)
     assert (len(add.prompt), add.max_tokens, add.arrival, add.priority) == (1, 1, 0, 0)
@@ -73,15 +77,15 @@ def test_what_is_needed_stays():
         here = [c for c in s.script if isinstance(c, Add)]
         return names[0] in [c.request for c in here] and sum(len(c.prompt) for c in here) >= 3
 
-    reduced = reduce(scenario, breaks, tries=5000)
+    reduced = reduce(scenario, size(scenario), lambda s: size(s) if breaks(s) else None, tries=5000)
     assert breaks(reduced.scenario)
     assert sum(len(c.prompt) for c in reduced.scenario.script if isinstance(c, Add)) == 3
 
 
 def test_an_end_before_the_minimum_is_said():
     scenario = workload(Random(5), "vllm-fcfs", capabilities=CAPABILITIES)
-    few = reduce(scenario, lambda s: False, tries=3)
+    few = reduce(scenario, size(scenario), lambda s: None, tries=3)
     assert (few.scenario, few.tries, few.minimal) == (scenario, 3, False)
     assert "it may not be minimal" in few.note
-    assert not reduce(scenario, lambda s: True, deadline=0.0).minimal
-    assert reduce(scenario, lambda s: True, tries=0).note == "not shortened"
+    assert not reduce(scenario, size(scenario), size, deadline=0.0).minimal
+    assert reduce(scenario, size(scenario), size, tries=0).note == "not shortened"

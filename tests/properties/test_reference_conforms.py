@@ -301,6 +301,30 @@ def test_memory_of_a_load_given_up_late_in_a_step_was_not_there_for_who_was_pass
     assert "load failed" in conforms(loads(LATE))
 
 
+CHUNKS = '''
+policy = "vllm-fcfs"
+blocks = 4
+page_size = 1
+max_running = 3
+budget = 3
+max_length = 4
+long_prefill = 1
+frames = 4
+script = """
+add a prompt=0 max=2
+add b prompt=0 max=3
+add c prompt=0 max=2
+step 4
+reset
+"""
+'''
+
+
+def test_a_chunk_that_a_reset_made_stale_makes_what_flies_behind_it_stale_too():
+    """Found by fuzzing: the world of these plays forgot frames that sample nothing, and then took c for longer."""
+    assert "stale output dropped" in conforms(loads(CHUNKS))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", PROFILES)
 def test_reference_conforms_over_thousands(policy: str):

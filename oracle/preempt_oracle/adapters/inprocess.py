@@ -7,18 +7,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from preempt_oracle.adapters.processes import Late, children, kill, within
 from preempt_oracle.adapters.protocol import HarnessError
 from preempt_oracle.engines.child import Engine, Refused, describe, marked
 
 
 class InProcess:
-    """A transport that calls an adapter's methods. `package`: the engine's import name; its exceptions are findings."""
+    """A transport that calls an adapter's methods. `package`: the engine's import name; its exceptions are findings.
 
-    def __init__(self, engine: Engine, name: str, package: str) -> None:
-        self.engine, self.name, self._package = engine, name, package
+    `patience`: seconds a call may take; None: any time. Only the main thread can be told that it took too long.
+    """
+
+    def __init__(self, engine: Engine, name: str, package: str, patience: float | None = None) -> None:
+        self.engine, self.name, self._package, self._patience = engine, name, package, patience
         self._live = False
         file = getattr(sys.modules.get(type(engine).__module__), "__file__", None)
         self._file = str(Path(file).absolute()) if file else ""
+        self._before = children()
+        self.outlived = ""  # what it leaves behind, known once it is closed
 
     def exchange(self, command: dict[str, Any]) -> dict[str, Any]:
         """Call the method the command names. An exception is answered as an engine_error, as a child would."""
@@ -26,9 +32,13 @@ class InProcess:
         try:
             if do != "start" and not self._live:
                 raise HarnessError(f"{self.name}: {do!r} before a successful start")
-            reply = self._call(do, command)
+            with within(self._patience):
+                reply = self._call(do, command)
         except Refused as refusal:
             reply = {"event": "refused", "reason": str(refusal)}
+        except Late:
+            self._live = False  # nobody knows what it was about: not even its stop() is called
+            raise HarnessError(f"{self.name} did not answer {do} within {self._patience:g} s") from None
         except (HarnessError, KeyboardInterrupt):
             raise
         except Exception as error:
@@ -62,16 +72,20 @@ class InProcess:
         return {"event": "stopped"}
 
     def close(self) -> None:
-        """Nothing outlives the call."""
+        """Nothing outlives the call: processes that the adapter started and forgot are killed, and told of."""
         if self._live:
             self._live = False
             self.engine.stop()
+        if forgotten := children() - self._before:
+            self.outlived = f"leaves processes behind: {', '.join(map(str, sorted(forgotten)))}"
+            kill(forgotten)
 
 
-def load(target: str) -> InProcess:
+def load(target: str, patience: float | None = None) -> InProcess:
     """`module:Class`, importable from here or the current folder. Raises HarnessError if there is no such class.
 
-    The class may name its engine's package in `package`; else its own top package counts as the engine.
+    `patience`: as for `InProcess`. The class may name its engine's package in `package`; else its own top package is
+    the engine.
     """
     module, _, cls = target.partition(":")
     if not module or not cls.isidentifier():
@@ -94,4 +108,4 @@ def load(target: str) -> InProcess:
     missing = [m for m in ("start", "add", "step", "deliver", "stop") if not callable(getattr(engine, m, None))]
     if missing:
         raise HarnessError(f"{target} has no {missing[0]}(): see preempt_oracle.engines.child.Engine")
-    return InProcess(engine, target, getattr(found, "package", module.split(".")[0]))
+    return InProcess(engine, target, getattr(found, "package", module.split(".")[0]), patience)

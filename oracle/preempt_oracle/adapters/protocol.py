@@ -24,7 +24,10 @@ class HarnessError(Exception):
 
 
 class Transport(Protocol):
-    """Carries commands to a scheduler."""
+    """Carries commands to a scheduler.
+
+    One that starts processes, or lets others start some, has once it is closed a text `outlived`: what it left behind.
+    """
 
     @property
     def name(self) -> str:

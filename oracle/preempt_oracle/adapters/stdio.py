@@ -19,6 +19,7 @@ from typing import IO, Any, NoReturn
 
 import msgspec
 
+from preempt_oracle.adapters.processes import group_lives
 from preempt_oracle.adapters.protocol import HarnessError
 from preempt_oracle.trace.errors import visible
 
@@ -41,6 +42,7 @@ class Stdio:
         start_patience: float = 300,
     ) -> None:
         self.name = name
+        self.outlived = ""  # what it leaves behind, known once it is closed
         self._patience = start_patience  # engines import for half a minute before they answer the first command
         self._later = patience
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
@@ -63,6 +65,8 @@ class Stdio:
         self._in, self._out = self._child.stdin, self._child.stdout
         os.set_blocking(self._out.fileno(), False)
         os.set_blocking(self._in.fileno(), False)
+        self._answers = selectors.PollSelector()
+        self._answers.register(self._out, selectors.EVENT_READ)
 
     def exchange(self, command: dict[str, Any]) -> dict[str, Any]:
         """One command, one reply line."""
@@ -81,38 +85,39 @@ class Stdio:
         return reply
 
     def _send(self, data: bytes, do: str, deadline: float) -> None:
-        with selectors.DefaultSelector() as ready:
-            ready.register(self._in, selectors.EVENT_WRITE)
-            while data:
-                if not ready.select(max(deadline - time.monotonic(), 0)):
-                    self._broken(f"did not take the command {do} within {self._patience:g} s")
-                try:
-                    data = data[os.write(self._in.fileno(), data) :]
-                except (BrokenPipeError, OSError):
-                    self._broken(f"ended before the command {do}")
+        while data:
+            # Written at once, for there is nearly always room: of the harness's time a campaign spends much in system
+            # calls. Only a child that does not read is waited for.
+            try:
+                data = data[os.write(self._in.fileno(), data) :]
+            except BlockingIOError:
+                with selectors.DefaultSelector() as ready:
+                    ready.register(self._in, selectors.EVENT_WRITE)
+                    if not ready.select(max(deadline - time.monotonic(), 0)):
+                        self._broken(f"did not take the command {do} within {self._patience:g} s")
+            except OSError:
+                self._broken(f"ended before the command {do}")
 
     def _receive(self, do: str, deadline: float) -> bytes:
-        with selectors.DefaultSelector() as ready:
-            ready.register(self._out, selectors.EVENT_READ)
-            searched = 0
-            while (end := self._buffer.find(b"\n", searched)) < 0:
-                searched = len(self._buffer)
-                if searched > MAX_REPLY:
-                    self._broken(f"answered {do} with more than {MAX_REPLY} bytes in one line")
-                left = deadline - time.monotonic()
-                if not ready.select(min(max(left, 0), 0.5)):
-                    if left <= 0:
-                        self._broken(f"did not answer {do} within {self._patience:g} s")
-                    if self._child.poll() is not None:  # dead; something it started holds its stdout open
-                        self._broken(f"ended without answering {do}")
-                    continue
-                chunk = self._out.read(1 << 20)
-                if chunk == b"":
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self._child.wait(1)  # stdout closes a moment before the exit code is there
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            if searched > MAX_REPLY:
+                self._broken(f"answered {do} with more than {MAX_REPLY} bytes in one line")
+            left = deadline - time.monotonic()
+            if not self._answers.select(min(max(left, 0), 0.5)):
+                if left <= 0:
+                    self._broken(f"did not answer {do} within {self._patience:g} s")
+                if self._child.poll() is not None:  # dead; something it started holds its stdout open
                     self._broken(f"ended without answering {do}")
-                if chunk:
-                    self._buffer += chunk
+                continue
+            chunk = self._out.read(1 << 20)
+            if chunk == b"":
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._child.wait(1)  # stdout closes a moment before the exit code is there
+                self._broken(f"ended without answering {do}")
+            if chunk:
+                self._buffer += chunk
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return line
@@ -146,8 +151,12 @@ class Stdio:
         with contextlib.suppress(OSError):
             self._in.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(2 if self._child.poll() is None else 0)
+            alive = self._child.poll() is None
+            self._child.wait(2 if alive else 0)
+            if alive and group_lives(self._child.pid):  # it left by itself, and somebody stayed
+                self.outlived = "leaves processes behind, in the process group that it was started in"
         self._kill()
+        self._answers.close()
         with contextlib.suppress(OSError):
             self._out.close()
         self._stderr.close()

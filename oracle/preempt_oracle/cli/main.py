@@ -20,6 +20,8 @@ import click
 COMMANDS = {
     "check": "Judge recorded traces.",
     "conform": "Drive an engine's scheduler through generated workloads and judge it.",
+    "fuzz": "Search for a workload that breaks a rule, and make it as short as it can be.",
+    "diff": "Show the first step in which two engines, or two versions, part.",
     "lockstep": "Predict a vLLM scheduler exactly, step by step, and show where it does otherwise.",
     "record": "Write the trace of one workload.",
     "replay": "Run one scenario and show its steps.",

@@ -16,7 +16,8 @@ from preempt_oracle.cli.choices import engine_options
 def command(scenario_file: str, engine: str | None, **named: Any) -> int:
     """Run one scenario on the engine it names, or on another, and show its steps and the verdict.
 
-    Of a scenario that names the rule it breaks, as every failure's does: STILL FAILS (exit 1) or FIXED (exit 0).
+    Of a scenario that names the rule it breaks, as every failure's does: FIXED (exit 0); STILL FAILS, or ANOTHER RULE
+    broke instead (exit 1); INCONCLUSIVE, as the rule cannot be observed there (exit 4). Of another: its verdict.
     """
     from preempt_oracle.adapters.protocol import Refused
     from preempt_oracle.campaign import failure
@@ -28,7 +29,7 @@ def command(scenario_file: str, engine: str | None, **named: Any) -> int:
     from preempt_oracle.report.steps import show_steps
     from preempt_oracle.report.tables import show_deviations, show_failures, show_verdict
     from preempt_oracle.report.words import console, safe
-    from preempt_oracle.verdict import Standing, Tally, Verdict
+    from preempt_oracle.reproduce import again, tallied
 
     scenario = read(scenario_file)
     given = [x for x in (engine, *named.values()) if x]
@@ -45,14 +46,13 @@ def command(scenario_file: str, engine: str | None, **named: Any) -> int:
         session.close()
     if isinstance(run, Refused):
         raise unusable(f"{chosen.label} refuses this scenario: it is out of contract: {run.reason}")
-    tally = Tally(run.header.engine, run.header.version, run.policy.name, deviations=run.deviations)
-    tally.add(run.monitor, run.header.observes, advised={v.rule for v in run.advised})
-    again = shlex.join(["preempt-oracle", "replay", scenario_file])
+    tally = tallied(run)
+    replay = shlex.join(["preempt-oracle", "replay", scenario_file])
     if given:
-        again = chosen.command("replay", scenario_file)
+        replay = chosen.command("replay", scenario_file)
     where = f"{scenario_file}, event {len(run.events)}"
-    tally.failures += [failure(run, v, where, again) for v in run.violations]
-    tally.failures += [failure(run, v, scenario_file, again, advisory=True) for v in run.advised]
+    tally.failures += [failure(run, v, where, replay) for v in run.violations]
+    tally.failures += [failure(run, v, scenario_file, replay, advisory=True) for v in run.advised]
     out = console()
     show_steps(out, run.events)
     out.print()
@@ -63,17 +63,7 @@ def command(scenario_file: str, engine: str | None, **named: Any) -> int:
         out.print()
         show_verdict(out, judged)
         return judged.verdict.exit_code
-    standing = tally.standings[scenario.rule]
+    outcome = again(scenario, run, tally, safe(chosen.label, 200))
     out.print()
-    if standing in (Standing.VIOLATED, Standing.ADVISED):
-        out.print(f"STILL FAILS  {scenario.rule} on {safe(chosen.label, 200)}", soft_wrap=True)
-        return Verdict.VIOLATES.exit_code
-    if standing is Standing.NOT_OBSERVABLE:
-        out.print(f"INCONCLUSIVE  {scenario.rule} is not observable on {safe(chosen.label, 200)}", soft_wrap=True)
-        return Verdict.INCONCLUSIVE.exit_code
-    if run.violations:
-        out.print(f"ANOTHER RULE  {scenario.rule} did not break, {run.violations[0].rule} did", soft_wrap=True)
-        return Verdict.VIOLATES.exit_code
-    tested = f"{scenario.rule} held on {safe(chosen.label, 200)}, exercised {tally.exercised[scenario.rule]} times"
-    out.print(f"FIXED  {tested}", soft_wrap=True)
-    return Verdict.CONFORMS.exit_code
+    out.print(f"{outcome.now.value}  {outcome.sentence}", soft_wrap=True)
+    return outcome.now.exit_code

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from attrs import evolve
 
+from preempt_oracle.campaign import Origin
 from preempt_oracle.cli.errors import unusable
 from preempt_oracle.cli.files import read_text, write
 from preempt_oracle.cli.target import Target
+from preempt_oracle.drive import Run
 from preempt_oracle.reduce import Reduced
 from preempt_oracle.trace.errors import visible
 from preempt_properties.scenario import Scenario, ScenarioError, dumps, loads
@@ -30,16 +32,18 @@ def read(path: str) -> Scenario:
     return scenario
 
 
-def save(folder: str, target: Target, violation: Violation, reduced: Reduced, seed: int) -> tuple[str, str]:
+def save(
+    folder: str, target: Target, violation: Violation, reduced: Reduced, origin: Origin, run: Run
+) -> tuple[str, str]:
     """Write a failure's scenario. Returns its file and the command that replays it. Raises ClickException."""
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{violation.rule} {target.label} {seed}").strip("-")
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{violation.rule} {target.label} {origin.tag}").strip("-")
     file = str(Path(folder) / f"{name[:120]}.toml")
     command = target.command("replay", file) if not target.key else f"preempt-oracle replay {_quoted(file)}"
     rule = RULES[violation.rule]
     comment = [
         f"{rule.id}: {rule.sentence}",
         f"Here: {visible(violation.message, 400)}",
-        f"On {visible(target.label, 200)}, from the workload of seed {seed}; {reduced.note}.",
+        f"On {visible(target.label, 200)}, from {origin.words}; {reduced.note}.",
         f"Replay: {visible(command)}",
     ]
     scenario = evolve(reduced.scenario, engine=target.key, rule=rule.id, options=dict(target.options))

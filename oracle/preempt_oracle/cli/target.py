@@ -18,6 +18,7 @@ from preempt_oracle.engines.environments import ENGINES, checkout, ready, requir
 from preempt_properties.scenario import Option
 
 REFERENCE = "reference"
+PATIENCE = 60.0  # seconds, of a process; an adapter in this process is only hurried where that is asked for
 DEFAULT_POLICY = "vllm-fcfs"  # of an adapter that nobody here knows
 
 
@@ -60,21 +61,23 @@ def target(
     stdio: str | None = None,
     engine_python: str | None = None,
     options: Mapping[str, Option] | None = None,
+    patience: float | None = None,
 ) -> Target:
-    """The target of a command line. Raises Missing, ClickException."""
+    """The target of a command line. `patience`: seconds a reply may take. Raises Missing, ClickException."""
     from preempt_spec.policies.profiles import PROFILES
 
     given = [x for x in (engine, adapter, stdio) if x is not None]
     if len(given) != 1:
         raise unusable("name one engine: ENGINE, --adapter MODULE:CLASS or --stdio CMD")
     options = options or {}
+    later = PATIENCE if patience is None else patience
     if engine_python is not None and engine is None:
         raise unusable("--engine-python goes with ENGINE")
     everything = (DEFAULT_POLICY, *(p for p in PROFILES if p != DEFAULT_POLICY))
     if adapter is not None:
         if not re.fullmatch(r"[\w.]+:\w+", adapter):
             raise unusable(f"--adapter {adapter!r}: expected MODULE:CLASS")
-        return Target(adapter, "", ("--adapter", adapter), everything, options, lambda: load(adapter))
+        return Target(adapter, "", ("--adapter", adapter), everything, options, lambda: load(adapter, patience))
     if stdio is not None:
         try:
             words = shlex.split(stdio)
@@ -83,7 +86,7 @@ def target(
         if not words:
             raise unusable("--stdio: the command is empty")
         name = f"`{stdio}`"
-        return Target(stdio, "", ("--stdio", stdio), everything, options, lambda: Stdio(words, name))
+        return Target(stdio, "", ("--stdio", stdio), everything, options, lambda: Stdio(words, name, patience=later))
     assert engine is not None
     if engine == REFERENCE:
 
@@ -91,10 +94,10 @@ def target(
             return InProcess(ReferenceEngine(), REFERENCE, ReferenceEngine.package)
 
         return Target(REFERENCE, REFERENCE, (REFERENCE,), everything, options, reference)
-    return _environment(engine, engine_python, options)
+    return _environment(engine, engine_python, options, later)
 
 
-def _environment(engine: str, engine_python: str | None, options: Mapping[str, Option]) -> Target:
+def _environment(engine: str, engine_python: str | None, options: Mapping[str, Option], patience: float) -> Target:
     try:
         if engine_python is not None:
             name = engine.partition("==")[0]
@@ -113,6 +116,8 @@ def _environment(engine: str, engine_python: str | None, options: Mapping[str, O
             found = ready_one
     except EnvironmentFailure as e:
         raise unusable(str(e)) from None
-    return Target(
-        label, key, words, spec_of(name).policies, options, lambda: Stdio(found.command, label, env=found.env)
-    )
+
+    def start() -> Stdio:
+        return Stdio(found.command, label, env=found.env, patience=patience)
+
+    return Target(label, key, words, spec_of(name).policies, options, start)

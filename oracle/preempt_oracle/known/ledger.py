@@ -70,6 +70,11 @@ class Ledger:
                         self._kept[i, rule] += 1
         return self.known(scene, violated | advised)
 
+    def absorb(self, other: Ledger) -> None:
+        """Count the runs of another process too, of the same entries."""
+        self._seen.update(other._seen)
+        self._kept.update(other._kept)
+
     @property
     def lines(self) -> tuple[Line, ...]:
         """Every rule of every entry, in the order of the file."""

@@ -13,7 +13,7 @@ from preempt_oracle.lockstep.compare import Line
 from preempt_oracle.lockstep.modes import Mode, generated
 from preempt_oracle.lockstep.pair import Followed, Predict, follow
 from preempt_oracle.lockstep.predicted import Predicted
-from preempt_oracle.reduce import reduce
+from preempt_oracle.reduce import Weight, reduce, weight
 from preempt_properties.scenario import Scenario
 
 TRIES = 200  # runs spent on shortening the first divergence
@@ -157,20 +157,25 @@ def _shortest(
     session: Session, mode: Mode, seed: int, scenario: Scenario, followed: Followed, tries: int, predict: Predict
 ) -> Divergence:
     """The divergence, in the shortest scenario that still shows one in the same field."""
+    assert followed.pair is not None
     best = followed
+    start = lightest = weight(scenario, followed.pair.events)
     field = next(line.field for line in followed.lines if line.differs)
 
-    def diverges(candidate: Scenario) -> bool:
-        nonlocal best
+    def weigh(candidate: Scenario) -> Weight | None:
+        nonlocal best, lightest
         try:
             again = follow(session, mode, candidate, Counter(), predict=predict)
         except HarnessError:
-            return False
-        same = any(line.field == field and line.differs for line in again.lines)
-        best = again if same else best
-        return same
+            return None
+        if again.pair is None or not any(line.field == field and line.differs for line in again.lines):
+            return None
+        found = weight(candidate, again.pair.events)
+        if found < lightest:
+            best, lightest = again, found
+        return found
 
-    return _divergence(mode, seed, reduce(scenario, diverges, tries).scenario, best)
+    return _divergence(mode, seed, reduce(scenario, start, weigh, tries).scenario, best)
 
 
 def _divergence(mode: Mode, seed: int, scenario: Scenario, followed: Followed) -> Divergence:

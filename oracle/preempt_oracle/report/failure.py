@@ -1,4 +1,4 @@
-"""A failure in full: the rule and its sentence, where, the diverging state, the last events, how to see it again."""
+"""A failure in full: the rule and its sentence, where, the last steps, the diverging state, how to see it again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from preempt_oracle.divergence import Compared
-from preempt_oracle.report.events import line
+from preempt_oracle.report.cause import CAUSES
+from preempt_oracle.report.steps import show_last
 from preempt_oracle.report.words import count, safe
 from preempt_oracle.verdict import EXCUSED, Failure
 from preempt_spec.rules import RULES
@@ -29,12 +30,12 @@ def show_failure(out: Console, failure: Failure, times: int = 1) -> None:
     if failure.known:
         field(out, "known", failure.known)
         return  # somebody has looked at it already
+    cause = CAUSES[rule.id]
+    field(out, "cause", f"most likely {cause[0].lower()}{cause[1:]}")
+    if failure.tail:
+        show_last(out, failure.tail, EVENTS)
     if failure.divergence:
         _diff(out, failure.divergence.books)
-    if failure.tail:
-        out.print("  last events")
-        for event in failure.tail[-EVENTS:]:
-            out.print(f"    {line(event)}", soft_wrap=True)
     if failure.note:
         field(out, "scenario", failure.note)
     if failure.replay:

@@ -31,6 +31,28 @@ def show_steps(out: Console, events: Sequence[wire.Event]) -> None:
     out.print(LEGEND, soft_wrap=True)
 
 
+NARROW = 64  # columns; below that a table of steps is no help
+
+
+def show_last(out: Console, events: Sequence[wire.Event], most: int) -> None:
+    """The steps that matter, up to the one that broke a rule: who ran, who was preempted, queues, free blocks."""
+    if out.width < NARROW:
+        out.print("  last events")
+        for event in events[-most:]:
+            out.print(f"    {line(event)}", soft_wrap=True)
+        return
+    table = Table(box=None, pad_edge=False, show_edge=False, expand=False)
+    table.add_column("  step", no_wrap=True, justify="right")
+    for name in ("ran", "preempted", "running", "waiting", "free"):
+        table.add_column(name, overflow="fold")
+    rows = _rows(events)[-most:]
+    for i, (step, ran, _, gone, _, *books) in enumerate(rows):
+        # What is in no step, such as an arrival, stands in the second column.
+        table.add_row(f"{'>' * (i == len(rows) - 1)} {step}", *map(safe, (ran, gone, *books)))
+    out.print("  last steps, > where it broke")
+    out.print(table)
+
+
 def _rows(events: Sequence[wire.Event]) -> list[list[str]]:
     rows: list[list[str]] = []
     flying: dict[int, list[str]] = {}  # frame -> the row its delivery is told in

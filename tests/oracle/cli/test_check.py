@@ -35,7 +35,7 @@ def test_a_violation_is_told_in_full(run, bad):
     assert f"where     {bad}:{len(lines) - 1}, step " in result.stdout  # the last line before the footer
     assert "at the requeue of" in result.stdout
     assert "!=  b: index in waiting" in result.stdout
-    assert "last events" in result.stdout
+    assert "last steps, > where it broke" in result.stdout
     assert f"replay    preempt-oracle check -- {bad}" in result.stdout
     assert "queue/front           POLICY   violated" in result.stdout
 

@@ -34,7 +34,7 @@ def test_a_failure_is_shortened_written_and_replayed(run, here, adapters):
     (failure,) = json.loads((here / "r.json").read_bytes())["inputs"][0]["failures"]
     assert failure["rule"] == "queue/front"
     assert failure["times"] > 1  # later ones are counted, the run goes on
-    assert re.fullmatch(r"locally minimal, [0-9]+ tries", failure["note"])
+    assert re.fullmatch(r"5 actions, shortest in these bounds: this configuration, .*; [0-9]+ tries", failure["note"])
     (file,) = (here / "preempt-oracle-failures").iterdir()
     text = file.read_text()
     assert text.startswith("# queue/front: A victim re-enters the queue where the profile says.\n# Here: ")

@@ -129,6 +129,6 @@ def test_it_conforms():
         "vllm-fcfs",
         seed=1,
         budget=Budget(workloads=40),
-        save=lambda violation, reduced, tries: ("", ""),
+        save=lambda violation, reduced, origin, run: ("", ""),
     )
     assert done.tally.verdict is Verdict.CONFORMS, (done.tally.missing, done.tally.failures, done.broken)

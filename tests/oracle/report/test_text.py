@@ -34,7 +34,7 @@ def test_a_failure_names_rule_sentence_step_state_events_and_replay(violated):
         "  !=  b: index in waiting  1            0\n",
         "      running              -            [a]\n",
         "      request b: waiting; 3 known; 0 computed; table []\n",
-        "    step 4: a 1\n",
+        "  last steps, > where it broke\n",
         "  scenario  note\n",
         "  replay    preempt-oracle replay f.toml\n",
         "  outside   1 of 3 workloads out of contract, such as: [red]b[/red]",
