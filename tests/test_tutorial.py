@@ -27,7 +27,7 @@ def run(folder: Path, *words: str, fine: bool = True) -> str:
     env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode == 0) is fine, done.stdout + done.stderr
-    return done.stdout
+    return "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
 
 
 def scaffold(folder: Path) -> Path:
