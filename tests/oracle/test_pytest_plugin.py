@@ -72,7 +72,7 @@ def test_a_broken_rule_fails_with_its_sentence_its_state_and_a_command(project):
         "FAILED queue/front (POLICY): A victim re-enters the queue where the profile says.",
         "vllm-fcfs puts it at 0",
         "preempt-oracle replay preempt-oracle-failures/",
-        "locally minimal",
+        "shortest in these bounds",
     ):
         assert told in done.stdout
     assert "Traceback" not in done.stdout
