@@ -1,6 +1,6 @@
 """How short counterexamples become, and how long that takes: over every known-bad scheduler, one fixed seed.
 
-    python bench/shortest.py [--json FILE] [NAME ...]
+    python bench/shortest.py [--json FILE] [--jobs N] [--every N] [NAME ...]
 
 Each variant is fuzzed through the adapter protocol, as a user's scheduler is, until its rule breaks for the first time;
 that failure is minimised, and nothing else is timed. An action is an arrival, a cancellation, a control or a step; the
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+from multiprocessing import Pool
 from pathlib import Path
 from statistics import median
 from time import monotonic, process_time
@@ -39,6 +40,7 @@ from preempt_spec.policies.policy import Policy
 HERE = Path(__file__).resolve().parent
 WITHIN = 400  # workloads until the rule must have broken
 SEED = 0
+OUTSIDE = "not reachable by this protocol"
 
 
 def bad(variant: type[KnownBad]) -> Session:
@@ -97,28 +99,31 @@ def _minimised(session: Session, scenario: Scenario, run: Run, rule: str, judge:
     }
 
 
+def row(name: str) -> dict[str, Any]:
+    """As `measure`, by name; `out`: why there is nothing to minimise."""
+    variant = next(v for v in ZOO if v.__name__ == name)
+    if issubclass(variant, BadCache):
+        return {"name": name, "out": OUTSIDE}  # copies in the background: no reply of the reference adapter tells them
+    try:
+        return measure(variant) or {"name": name, "out": "missed"}
+    except HarnessError:
+        return {"name": name, "out": OUTSIDE}  # what it does wrong is no reply of the protocol: refused, not judged
+
+
 def main() -> None:
     """Measure, print, keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="where to keep the figures")
+    parser.add_argument("--jobs", type=int, default=1, help="processes; times are CPU times of each")
+    parser.add_argument("--every", type=int, default=1, help="only every so-manieth known-bad scheduler")
     parser.add_argument("names", nargs="*", help="only these known-bad schedulers")
     args = parser.parse_args()
-    rows, missed, outside = [], [], []
-    for variant in ZOO:
-        if args.names and variant.__name__ not in args.names:
-            continue
-        if issubclass(variant, BadCache):
-            outside.append(variant.__name__)  # copies in the background: no reply of the reference adapter tells them
-            continue
-        try:
-            row = measure(variant)
-        except HarnessError:
-            outside.append(variant.__name__)  # what it does wrong is no reply of the protocol: refused, not judged
-            continue
-        if row is None:
-            missed.append(variant.__name__)
-        else:
-            rows.append(row)
+    names = [v.__name__ for v in ZOO if not args.names or v.__name__ in args.names][:: args.every]
+    with Pool(args.jobs) as pool:
+        every = pool.map(row, names, chunksize=1)
+    rows = [r for r in every if "out" not in r]
+    missed = [r["name"] for r in every if r.get("out") == "missed"]
+    outside = [r["name"] for r in every if r.get("out") == OUTSIDE]
     table = Table("known-bad scheduler", "rule", "workloads", "before", "actions", "tries", "CPU s", "how")
     for r in rows:
         table.add_row(
@@ -127,7 +132,7 @@ def main() -> None:
         )  # fmt: skip
     Console(width=120).print(table)
     summary = {
-        "variants": len(rows) + len(missed) + len(outside),
+        "variants": len(names),
         "minimised": len(rows),
         "median actions": median(r["actions"] for r in rows),
         "most actions": max(r["actions"] for r in rows),
@@ -137,7 +142,7 @@ def main() -> None:
         "locally minimal": sum(r["how"] == "locally minimal" for r in rows),
         "given up": sum(r["how"] == "given up" for r in rows),
         f"not caught by its rule in {WITHIN} workloads": missed,
-        "not reachable by this protocol": outside,
+        OUTSIDE: outside,
     }
     for name, value in summary.items():
         print(f"{name}: {value}")

@@ -25,6 +25,7 @@ from preempt_oracle.trace.errors import visible
 
 #: Longest reply, in bytes. A step of a thousand requests takes about 100 kB.
 MAX_REPLY = 64 * 2**20
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each command
 
 
 class Stdio:
@@ -73,7 +74,7 @@ class Stdio:
         deadline = time.monotonic() + self._patience
         if self._buffer:
             self._broken(f"said {_shown(self._buffer)} before it was asked")
-        self._send(json.dumps(command, separators=(",", ":")).encode() + b"\n", command["do"], deadline)
+        self._send(_ENCODE(command).encode() + b"\n", command["do"], deadline)
         line = self._receive(command["do"], deadline)
         self._patience = self._later
         try:

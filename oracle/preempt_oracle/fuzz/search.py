@@ -27,7 +27,7 @@ from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.view import View
 
 LENGTH = 200  # bytes of a fresh input: most workloads are decoded from fewer
-CANDIDATES = 8  # sketched for each that is tried
+CANDIDATES = 5  # sketched for each that is tried
 START = 20  # what starting and ending a workload costs, in steps
 FRESH = 50  # percent of all workloads
 CORPUS = 400  # inputs kept; behind that the ones that have become common go

@@ -62,12 +62,18 @@ def to_wire(
 
 
 def _to_spec(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        cls = _SPEC[type(value)]
-        return cls(*[_to_spec(getattr(value, name)) for name in _FIELDS[cls]])
-    if type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
-        return tuple([_to_spec(item) for item in value])
-    return value
+    cls = _SPEC[type(value)]
+    values = []
+    # Most fields hold plain values: only structs, and tuples of them, are worth a call.
+    for name in _FIELDS[cls]:
+        part = getattr(value, name)
+        kind = type(part)
+        if kind in _SPEC:
+            part = _to_spec(part)
+        elif kind is tuple and part and type(part[0]) in _SPEC:
+            part = tuple([_to_spec(item) for item in part])
+        values.append(part)
+    return cls(*values)
 
 
 def _to_wire(value: Any) -> Any:
