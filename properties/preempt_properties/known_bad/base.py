@@ -15,6 +15,7 @@ from preempt_spec.reference import Reference
 
 EVERYWHERE = tuple(PROFILES)
 MIXED = ("vllm-fcfs", "vllm-priority")
+RECOMPUTING = (*MIXED, "nano-vllm", "vidur-vllm")
 CACHING = (*MIXED, "nano-vllm")
 SWAPPING = ("vllm-v0-swap",)
 
