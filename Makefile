@@ -13,7 +13,7 @@ CONFORM := $(ORACLE) matrix
 BENCH := $(PY) bench/run.py
 FAST := not vllm and not slow and not light
 
-.PHONY: help setup conform test bench prove mutants check check-ruff check-mypy check-imports check-docs clean
+.PHONY: help setup conform test bench prove zoo mutants check check-ruff check-mypy check-imports check-docs clean
 
 help:
 	@echo 'make conform  judge real engine schedulers: shipped vLLM traces, Vidur and nano-vllm-fork live'
@@ -21,6 +21,7 @@ help:
 	@echo 'make check    ruff, mypy, import contracts, generated documents current'
 	@echo 'make bench    speed of the monitor, as ratios within one run'
 	@echo 'make prove    the theorems of the cost model, by Z3 and again by cvc5'
+	@echo 'make zoo      every known fault, searched for in a scheduler that has it'
 	@echo 'make mutants  every small change of the cost model, and what notices it'
 	@echo 'make clean    remove what the above left in this checkout, .venv included'
 
@@ -39,6 +40,9 @@ bench: setup
 
 prove: setup
 	@$(ORACLE) prove --second
+
+zoo: setup
+	@$(ORACLE) zoo
 
 mutants: setup
 	@$(PY) -m preempt_properties.cost_mutants

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from preempt_properties.known_bad import KnownBad
 from preempt_properties.play import header, play
+from preempt_properties.scenario import Scenario
 from preempt_properties.workload import CAPABILITIES, workload
 from preempt_spec import events as ev
 from preempt_spec.policies.policy import Policy
@@ -31,9 +32,25 @@ class Caught:
 def first_violation(
     variant: type[KnownBad], policy: str, seed: int, judge: Callable[[ev.Header, Policy], Judge]
 ) -> list[Violation]:
-    """What one workload shows of a variant: the violations of its first violating event, or none."""
-    scenario = variant.scene(workload(Random(seed), policy, capabilities=CAPABILITIES | variant.needs))
-    contract = variant.contract(PROFILES[policy].contract)
+    """What one workload, with the scene that the variant likes, shows of it."""
+    return shown(variant, variant.scene(drawn(variant, policy, seed)), judge)
+
+
+def generated(variant: type[KnownBad], policy: str, seed: int) -> Scenario:
+    """A workload for the kind of engine that a variant is, drawn without a look at its fault."""
+    return variant.engine(drawn(variant, policy, seed))
+
+
+def drawn(variant: type[KnownBad], policy: str, seed: int) -> Scenario:
+    """A workload of what a variant can do."""
+    return workload(Random(seed), policy, capabilities=CAPABILITIES | variant.needs)
+
+
+def shown(
+    variant: type[KnownBad], scenario: Scenario, judge: Callable[[ev.Header, Policy], Judge]
+) -> list[Violation]:
+    """What a scenario shows of a variant: the violations of its first violating event, or none."""
+    contract = variant.contract(PROFILES[scenario.config.policy].contract)
     head = header(scenario.config)
     look = judge(head, contract)
     for event in play(scenario, variant(head, contract)):

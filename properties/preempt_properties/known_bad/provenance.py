@@ -305,7 +305,7 @@ class PublishesWhatStillFlies(Committing):
 
 
 class CountsItsTokensBeforeTheHit(KnownBad):
-    """Counts the tokens of an admission before it looks for a hit: cached and scheduled together exceed the sequence."""
+    """Counts the tokens of an admission before it looks for a hit: together they exceed the sequence."""
 
     rule = "output/stream"
     also = frozenset({"live/progress"})  # if there is no room for what it counts too many

@@ -149,7 +149,7 @@ class NeverReleases(KnownBad):
 
 
 class ResumesWithoutItsOutputs(KnownBad):
-    """Computes the prompt of a resumed request, and goes on with the last of its outputs: the others are attended unseen."""
+    """Computes the prompt of a resumed request, and goes on with its last output: attended are the others too."""
 
     rule = "frame/once"
     bug = "pypto-lib #274"
