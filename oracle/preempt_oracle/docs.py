@@ -1,9 +1,9 @@
 """Documents generated from the code: `python -m preempt_oracle.docs` renews them, `--check` says which are stale.
 
 `docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, `docs/zoo.md`, the figures of `docs/cost.md`; and, in
-README.md, `docs/trace.md`, `docs/lockstep.md` and `docs/cost.md`, whatever stands between `<!-- generated: NAME -->` and
-`<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows at work, and no reason excuses, is told
-as a hole, and is exit 1 as well.
+README.md, `docs/trace.md`, `docs/lockstep.md` and `docs/cost.md`, whatever stands between `<!-- generated: NAME -->`
+and `<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows at work, and no reason excuses, is
+told as a hole, and is exit 1 as well.
 """
 
 from __future__ import annotations

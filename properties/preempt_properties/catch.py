@@ -46,9 +46,7 @@ def drawn(variant: type[KnownBad], policy: str, seed: int) -> Scenario:
     return workload(Random(seed), policy, capabilities=CAPABILITIES | variant.needs)
 
 
-def shown(
-    variant: type[KnownBad], scenario: Scenario, judge: Callable[[ev.Header, Policy], Judge]
-) -> list[Violation]:
+def shown(variant: type[KnownBad], scenario: Scenario, judge: Callable[[ev.Header, Policy], Judge]) -> list[Violation]:
     """What a scenario shows of a variant: the violations of its first violating event, or none."""
     contract = variant.contract(PROFILES[scenario.config.policy].contract)
     head = header(scenario.config)

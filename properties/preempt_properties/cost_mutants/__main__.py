@@ -62,4 +62,4 @@ def main(items: Sequence[Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(collected(sys.argv[1] if sys.argv[1:] else "tests/spec/cost", main))
+    sys.exit(collected([sys.argv[1] if sys.argv[1:] else "tests/spec/cost"], main))

@@ -55,8 +55,8 @@ def failed(item: pytest.Item) -> bool:
     return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
 
 
-def collected(folder: str, then: Callable[[Sequence[pytest.Item]], int]) -> int:
-    """Collect the tests of a folder and call `then` with them, in a pytest session. Exit code: its own, or pytest's."""
+def collected(folders: Sequence[str], then: Callable[[Sequence[pytest.Item]], int]) -> int:
+    """Collect the tests of some folders and call `then` with them, in a pytest session. Exit code: its or pytest's."""
     import pytest
 
     class Plugin:
@@ -86,5 +86,5 @@ def collected(folder: str, then: Callable[[Sequence[pytest.Item]], int]) -> int:
             return True
 
     plugin = Plugin()
-    status = pytest.main(["-s", "-p", "no:cacheprovider", "-p", "no:terminal", folder], plugins=[plugin])
+    status = pytest.main(["-s", "-p", "no:cacheprovider", "-p", "no:terminal", *folders], plugins=[plugin])
     return plugin.code if status in (0, 5) else int(status)
