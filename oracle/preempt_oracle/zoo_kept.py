@@ -16,9 +16,18 @@ from attrs import evolve
 
 from preempt_oracle.reduce import reduce
 from preempt_oracle.zoo import Kill, matrix, monitor, tasks
-from preempt_properties.catch import generated, shown
+from preempt_properties.catch import finders, generated, shown
 from preempt_properties.known_bad import ZOO, KnownBad
-from preempt_properties.known_bad.kept import KILLS, SCENES, dump_kills, dump_scenes, kills, scenes
+from preempt_properties.known_bad.kept import (
+    FOUND,
+    KILLS,
+    SCENES,
+    dump_found,
+    dump_kills,
+    dump_scenes,
+    kills,
+    scenes,
+)
 from preempt_properties.known_bad.kinds import load as kinds
 from preempt_properties.scenario import Add, Scenario, Step
 from preempt_spec.micro import Malformed
@@ -101,6 +110,7 @@ def main(arguments: list[str]) -> int:
     for letter in table.groups:
         mine = {v.__name__: keep[v.__name__] for v in ZOO if table.letter(v.__name__) == letter}
         (SCENES / f"{letter}.toml").write_text(dump_scenes(mine), encoding="utf-8")
+    FOUND.write_text(dump_found({v.__name__: finders(v, keep[v.__name__]) for v in ZOO}), encoding="utf-8")
     return 0
 
 

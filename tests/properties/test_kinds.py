@@ -7,8 +7,19 @@ from collections import Counter
 import pytest
 
 from preempt_oracle.zoo_kept import breaks, kept_otherwise, stale
+from preempt_properties.catch import finders
 from preempt_properties.known_bad import ZOO
-from preempt_properties.known_bad.kept import KILLS, SCENES, dump_kills, dump_scenes, kills, scenes
+from preempt_properties.known_bad.kept import (
+    FOUND,
+    KILLS,
+    SCENES,
+    dump_found,
+    dump_kills,
+    dump_scenes,
+    found,
+    kills,
+    scenes,
+)
 from preempt_properties.known_bad.kinds import load
 
 KINDS = load()
@@ -47,10 +58,16 @@ def test_every_scenario_shows_its_fault():
     assert list(stale(scenes())) == []
 
 
+def test_each_clause_finds_what_it_found():
+    kept, wholes = found(), scenes()
+    assert {name: finders(BAD[name], wholes[name]) for name in BAD} == kept
+    assert all(kept.values())
+
+
 def test_a_scenario_that_shows_nothing_is_noticed():
-    found = scenes()
+    wholes = scenes()
     first, second = list(BAD)[:2]
-    swapped = {**found, first: found["GrantsNothing"], "Gone": found[second]}
+    swapped = {**wholes, first: wholes["GrantsNothing"], "Gone": wholes[second]}
     del swapped[second]
     told = list(stale(swapped))
     assert [line.split(":")[0] for line in told] == ["Gone", first, second]
@@ -58,10 +75,11 @@ def test_a_scenario_that_shows_nothing_is_noticed():
 
 
 def test_the_files_are_as_they_would_be_written():
-    found = scenes()
+    wholes = scenes()
+    assert dump_found(found()) == FOUND.read_text(encoding="utf-8")
     assert dump_kills(kills()) == KILLS.read_text(encoding="utf-8")
     for letter in KINDS.groups:
-        mine = {name: found[name] for name in BAD if KINDS.letter(name) == letter}
+        mine = {name: wholes[name] for name in BAD if KINDS.letter(name) == letter}
         assert dump_scenes(mine) == (SCENES / f"{letter}.toml").read_text(encoding="utf-8")
     assert {name: list(row) for name, row in kills().items()} == {v.__name__: list(v.policies) for v in ZOO}
 

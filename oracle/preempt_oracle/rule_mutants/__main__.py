@@ -9,13 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from preempt_oracle.rule_mutants.hunt import CODE, mutants, name, prepare, sampled
 from preempt_oracle.rule_mutants.kept import ENDS, SCORE, Row, argued, dump_score, score, scored
 from preempt_properties.mutants.operators import Mutant
 from preempt_properties.mutants.session import collected
 from preempt_properties.mutants.stages import Killer
 
 TESTS = ("tests/spec", "tests/oracle/monitor")
+WHAT = ("rules", "monitor")
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -28,14 +28,16 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     found = parser.parse_args(arguments)
     if found.sample < 1:
         parser.error("--sample: at least 1")
-    if found.write and (found.sample > 1 or not set(found.names) <= CODE.keys()):
+    if found.write and (found.sample > 1 or not set(found.names) <= {*WHAT}):
         parser.error("--write: of all mutants of rules or monitor only")
     return found
 
 
 def chosen(what: str, wanted: argparse.Namespace) -> list[Mutant]:
     """The mutants of the rules, or of the monitor, that are to be hunted."""
-    words = [word for word in wanted.names if word not in CODE]
+    from preempt_oracle.rule_mutants.hunt import mutants, name, sampled
+
+    words = [word for word in wanted.names if word not in WHAT]
     if wanted.names and not words and what not in wanted.names:
         return []
     found = sampled(mutants(what), wanted.sample)
@@ -44,10 +46,13 @@ def chosen(what: str, wanted: argparse.Namespace) -> list[Mutant]:
 
 def main(items: Sequence[Any], wanted: argparse.Namespace) -> int:
     """Hunt, and print the table."""
+    # Only now: pytest wants to see Hypothesis imported.
+    from preempt_oracle.rule_mutants.hunt import name, prepare
+
     began, known, wrong = time.monotonic(), argued(), []
     kept = score() if SCORE.is_file() else {}
     seen: set[str] = set()
-    for what in CODE:
+    for what in WHAT:
         if not (todo := chosen(what, wanted)):
             continue
         rows: list[Row] = []
@@ -88,7 +93,9 @@ def main(items: Sequence[Any], wanted: argparse.Namespace) -> int:
 
 
 def _list(wanted: argparse.Namespace) -> int:
-    for what in CODE:
+    from preempt_oracle.rule_mutants.hunt import name
+
+    for what in WHAT:
         for mutant in chosen(what, wanted):
             print(name(what, mutant))
     return 0

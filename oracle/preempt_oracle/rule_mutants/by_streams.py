@@ -22,8 +22,8 @@ from preempt_spec.system import clauses, run
 MONITOR_CODE = Package("preempt_oracle.monitor")
 #: Streams of each profile: valid or corrupted ones of anybody, and those of the reference as engines show them.
 DRAWN, QUIET = 40, 10
-#: Of the former, those in which a changed rule is looked for: both sides are to be computed then.
-BOTH = 12
+#: Of each, those in which a changed rule is looked for: both sides are to be computed then.
+BOTH = 3
 #: Processor seconds for one stream.
 STREAM_FOR = 20.0
 
@@ -90,6 +90,15 @@ class ByStreams:
     """All of them."""
 
     streams: tuple[Told, ...]
+
+    def some(self) -> list[Stream]:
+        """A few of each kind and profile."""
+        kinds = dict.fromkeys(t.stream.header.policy for t in self.streams)
+        few = []
+        for kind in kinds:
+            mine = [t.stream for t in self.streams if t.stream.header.policy == kind]
+            few += [*mine[:BOTH], *mine[DRAWN : DRAWN + BOTH]]
+        return few
 
     def killed(self, function: Function) -> str:
         """Where the changed monitor says otherwise; "" if nowhere. Streams that call little else come first."""

@@ -1,12 +1,14 @@
 """What is kept of each known-bad scheduler: a scenario that shows its fault, and how soon a search comes upon it.
 
 `scenes/A.toml` and so on hold, for each scheduler of the group, the shortest scenario known in which the monitor names
-its rule; `kills.toml` holds how many workloads of seed 0 the kill matrix needs under each profile. Both are written by
+its rule; `found.toml`, which clauses of the rule find something there (where several do, none stands in for another);
+`kills.toml`, how many workloads of seed 0 the kill matrix needs under each profile. All are written by
 `python -m preempt_oracle.zoo_kept`.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +17,7 @@ from preempt_properties.scenario import Scenario, dumps, of_table
 
 SCENES = Path(__file__).with_name("scenes")
 KILLS = Path(__file__).with_name("kills.toml")
+FOUND = Path(__file__).with_name("found.toml")
 HEAD = "# Written by `python -m preempt_oracle.zoo_kept`; see kept.py.\n"
 
 
@@ -30,6 +33,18 @@ def scenes(folder: Path = SCENES) -> dict[str, Scenario]:
 def kills(file: Path = KILLS) -> dict[str, dict[str, int]]:
     """Workloads until caught, by name and profile. Raises OSError, ValueError: it ships with us."""
     return {name: dict(row) for name, row in tomllib.loads(file.read_text(encoding="utf-8")).items()}
+
+
+def found(file: Path = FOUND) -> dict[str, list[str]]:
+    """Names of the clauses that find something in the scenario of each. It ships with us: OSError, ValueError."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def dump_found(found: Mapping[str, list[str]]) -> str:
+    """The content of the file."""
+    rows = (f"{name} = {json.dumps(clauses)}" for name, clauses in found.items())
+    note = "# Known-bad scheduler: clauses of its rule that find something in its scenario."
+    return "\n".join([HEAD, note, *rows, ""])
 
 
 def dump_scenes(scenes: Mapping[str, Scenario]) -> str:

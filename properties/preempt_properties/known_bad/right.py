@@ -38,24 +38,28 @@ class RightBeyond(Right):
 class RightWithACache(BadCache):
     """Nothing is wrong, with a host cache."""
 
+    rule = ""
     needs = frozenset({"frames", "drafts", "reset", "pause", "offload"})
 
 
 class AcksRightly(Acking):
     """Its victims are in limbo for a while, which its policy declares."""
 
+    rule = ""
     needs = OVERLAP - {"offload"}
 
 
 class ReleasesLazilyRightly(Lazy):
     """Its victims keep their blocks until somebody needs them, which its policy declares."""
 
+    rule = ""
     needs = frozenset({"frames", "reset", "pause"})
 
 
 class CommitsRightly(Committing):
     """It publishes at commit, which its policy declares."""
 
+    rule = ""
     needs = frozenset({"frames", "drafts", "reset", "pause"})
 
 
@@ -65,8 +69,9 @@ class DropsRightly(Dropping):
     Under FCFS: two requests of equal priority could preempt each other before an output of either comes back, for ever.
     """
 
+    rule = ""
     policies = ("vllm-fcfs",)
-    needs = frozenset({"drafts", "reset", "pause", "groups"})
+    needs = frozenset({"frames", "drafts", "reset", "pause", "groups"})
 
 
 #: The reference, and all that differ from it and are right.
