@@ -20,8 +20,8 @@ from attrs import fields
 from preempt_oracle import traceability as tracing
 from preempt_oracle.lockstep import campaigns
 from preempt_oracle.report import cost_page, rulebook
-from preempt_oracle.report.rulebook import cell, first_line
 from preempt_oracle.report.mutants import page as mutants_page
+from preempt_oracle.report.rulebook import cell, first_line
 from preempt_oracle.report.traceability import page
 from preempt_oracle.report.zoo import page as zoo_page
 from preempt_oracle.rule_mutants.kept import argued, score

@@ -14,9 +14,9 @@ exchanged, a condition dropped, a number off by one, a name or member confused, 
 clause made to find nothing. Of each mutant it is asked what notices it, the cheapest first:
 
 - *evidence*: a known-bad scheduler is no longer named by its rule (or by each clause that finds something in its
-  [scenario](zoo.md)), one that is right is accused, a shipped trace comes out otherwise, or an exercise count is not the
-  one in `evidence.toml`; of the monitor, a stream of which it says otherwise than the pure system: in its violations,
-  exercise counts or state;
+  [scenario](zoo.md)), one that is right is accused, a shipped trace comes out otherwise, or an exercise count is not
+  the one in `evidence.toml`; of the monitor, a stream of which it says otherwise than the pure system: in its
+  violations, exercise counts or state;
 - *monitor*: of a rule, a short cut of the monitor that does not follow;
 - *test*: a test of `tests/spec` or `tests/oracle/monitor`.
 

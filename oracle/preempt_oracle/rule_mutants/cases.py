@@ -21,6 +21,7 @@ from preempt_oracle.vectors.catalogue import FOLDER, Vector
 from preempt_oracle.vectors.catalogue import load as catalogue
 from preempt_oracle.verdict import out_of_contract, policy_for
 from preempt_properties.catch import generated
+from preempt_properties.corruption import thin
 from preempt_properties.evidence import PLAYED, load
 from preempt_properties.known_bad import ZOO, KnownBad
 from preempt_properties.known_bad.kept import kills, scenes
@@ -41,8 +42,8 @@ from preempt_spec.state import State, initial
 from preempt_spec.system import admissible, clauses
 from preempt_spec.transition import apply_micro
 
-#: Workloads of each right relative of the reference, per profile.
-RELATIVES = 2
+#: Workloads of each right relative of the reference, per profile; of the reference, partly unread.
+RELATIVES, UNREAD = 2, 20
 
 
 @frozen
@@ -141,6 +142,7 @@ def gathered() -> Cases:
     cases = Cases()
     _zoo(cases)
     _right(cases)
+    _unread(cases)
     _vectors(cases)
     _evidence(cases)
     return cases
@@ -167,6 +169,17 @@ def _right(cases: Cases) -> None:
                 head, contract, events = events_of(v, generated(v, policy, seed))
                 if cases.play(events, head, contract, frozenset(), v.__name__):
                     raise NotReady(f"{v.__name__} is accused")
+
+
+def _unread(cases: Cases) -> None:
+    """The reference, of which not everything is read: what nobody saw accuses nobody."""
+    for policy in PROFILES:
+        for seed in range(UNREAD):
+            scenario = workload(Random(seed), policy, capabilities=EVERYTHING)
+            head, contract = header(scenario.config), PROFILES[policy].contract
+            events = thin(Random(seed), play(scenario, reference(head, contract)))
+            if cases.play(events, head, contract, frozenset(), "the reference, partly unread,"):
+                raise NotReady(f"the reference is accused in workload {seed} of {policy}, partly unread")
 
 
 def _vectors(cases: Cases) -> None:

@@ -101,5 +101,7 @@ def _quick(item: pytest.Item, what: str) -> bool:
     if any(item.get_closest_marker(marker) for marker in ("slow", "light", "vllm", "matrix")):
         return False
     if what == "rules":
-        return item.nodeid.startswith("tests/spec/test_")
-    return item.nodeid.startswith("tests/oracle/monitor/") and "::test_same_" not in item.nodeid
+        return item.nodeid.startswith(("tests/spec/test_", "tests/spec/clauses/"))
+    return item.nodeid.startswith(
+        ("tests/oracle/monitor/test_short_cuts.py", "tests/oracle/monitor/test_cohort_paths.py")
+    )

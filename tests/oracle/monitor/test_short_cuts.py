@@ -1,4 +1,4 @@
-"""How often the monitor's short cuts are taken, to a single event: a condition that is too strict costs speed unseen."""
+"""How often the monitor's short cuts are taken, to a single event: too strict a condition costs speed unseen."""
 
 from __future__ import annotations
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from attrs import evolve
 
 from preempt_spec import events as ev
-from preempt_spec.memory import Block
 from preempt_spec.micro import Close, Grant
 from preempt_spec.policies.policy import Release as When
 from preempt_spec.rules import pool
-from preempt_spec.view import Place
+from preempt_spec.view import Copy, Place
 
 
 def close(**observed):
@@ -162,8 +161,7 @@ def test_a_load_that_failed_gives_back_what_nothing_fills(at):
     s = placed(at(running={"a": {"known": 4, "table": (0, 1), "computed": 4}}), Place.LOADING)
     release = ev.Release("a", 0, None, None, 0, 0)
     assert [*pool.one_release_each(s, release)] == [None]
-    m = s.memory[0]
-    copying = evolve(s, memory=(evolve(m, blocks={**m.blocks, 1: evolve(m.blocks.get(1, Block((None, None))), filling=1)}),))
+    copying = evolve(s, copies={7: Copy("in", ((0, 1, 0),), None)})
     assert [*pool.one_release_each(copying, release)] == ["a was released while block 1 is still filled"]
 
 
