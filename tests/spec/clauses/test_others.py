@@ -354,6 +354,17 @@ def test_an_unsplit_prefill(at):
     assert says(Grant("a", 4, 0, ((0, 1),), None), at(waiting={"a": {"known": 6}}, chunked=True)) == [None]
 
 
+def test_a_resume_of_which_no_start_is_read_is_not_taken_for_a_chunk(at):
+    s = at(waiting={"a": {"known": 6, "computed": 4, "table": (0, 1)}}, chunked=False)
+    for place in (Place.SWAPPED, Place.LOADING):
+        back = evolve(s, requests={"a": evolve(s.requests["a"], place=place)})
+        told = said(queue.gates_open(back, Grant("a", 2, None, ((2,),), None)))
+        assert told == ([None] if place is Place.SWAPPED else [])
+        assert said(queue.gates_open(back, Grant("a", 1, None, ((2,),), None))) == [
+            "a was admitted with 1 tokens of 6 known and chunked prefill is off"
+        ]
+
+
 def test_an_admission_in_a_step_that_preempted(at):
     s = at(waiting={"a": {"known": 2}}, plan={"demoted": ("v",)})
     grant, load = Grant("a", 2, 0, ((0,),), None), ev.Load("a", 2, ((0,),), 0, 0)
