@@ -102,6 +102,4 @@ def _quick(item: pytest.Item, what: str) -> bool:
         return False
     if what == "rules":
         return item.nodeid.startswith(("tests/spec/test_", "tests/spec/clauses/"))
-    return item.nodeid.startswith(
-        ("tests/oracle/monitor/test_short_cuts.py", "tests/oracle/monitor/test_cohort_paths.py")
-    )
+    return item.nodeid.startswith("tests/oracle/monitor/test_short_cuts.py")
