@@ -173,6 +173,8 @@ def test_a_host_tier_hides_something(after):
     s = after(groups=("full", "full"), host=4)
     s = evolve(s, preemptions=2, cycle=Cycle(s.fingerprint(), 1, age=3))
     assert said(live.goes_in_no_circle(s, close())) == []
+    first = evolve(s, host=(s.host[0], evolve(s.host[1], total=0)))
+    assert said(live.goes_in_no_circle(first, close())) == []
 
 
 def test_the_tax(at):
@@ -278,6 +280,7 @@ def test_only_who_was_preempted_is_requeued_or_whose_load_failed(at):
     assert says(Place.LIMBO) == [None]
     assert says(Place.LOADING, tables=((),)) == [None]
     assert says(Place.LOADING) == ["a was requeued while loading"]
+    assert says(Place.LOADING, tables=((0,), ())) == ["a was requeued while loading"]
     assert says(Place.RUNNING, tables=((),)) == ["a was requeued while running"]
 
 

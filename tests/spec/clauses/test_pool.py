@@ -7,7 +7,10 @@ from attrs import evolve
 from preempt_spec import events as ev
 from preempt_spec.micro import Close, Grant
 from preempt_spec.policies.policy import Release as When
+from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.rules import pool
+from preempt_spec.state import initial
+from preempt_spec.system import apply
 from preempt_spec.view import Copy, Place
 
 
@@ -149,6 +152,7 @@ def test_a_release_follows_its_own_demotion(at):
     assert says(placed(s, Place.LIMBO)) is None
     assert says(placed(s, Place.LIMBO, computed=0)) is None  # a table is something to give back
     assert says(placed(s, Place.LIMBO, tables=((),))) is None  # so is a computed token
+    assert says(placed(s, Place.LIMBO, computed=0, tables=((0,), ()))) is None  # of any group
     assert says(placed(s, Place.LIMBO, computed=0, tables=((),))) == "a was released a second time"
     assert says(placed(s, Place.WAITING, preempted=True)) == "a was released while waiting, without being preempted"
     lazy = evolve(s, policy=evolve(s.policy, release=When.LAZY))
@@ -176,6 +180,9 @@ def test_who_waits_holds_what_it_had(at):
     assert says({"table": (0, 1)}) == []
     assert says({"table": (0, 1), "computed": 1}) == []
     assert says({}, demoted=("a",)) == []
+    half = at(waiting={"a": {"known": 4}})
+    half = evolve(half, requests={"a": evolve(half.requests["a"], tables=((0,), ()))})
+    assert [*pool.waiting_holds_nothing(half, close(held=(ev.Held("a", 2, 1),)))] == []
     s = at(waiting={"a": {"computed": 1}, "b": {}})
     assert [*pool.waiting_holds_nothing(s, close(held=()))] == [None, None]
     assert [*pool.waiting_holds_nothing(s, close())] == []
@@ -192,3 +199,25 @@ def test_a_load_reaches_as_far_as_its_table_and_no_less_than_its_hit(at):
     assert says(4, 4, 0, 1) is None
     assert says(4, 2, 0) == "a loads up to token 4, 2 hit, and owns room for 2"
     assert says(2, 4, 0, 1) == "a loads up to token 2, 4 hit, and owns room for 4"
+
+
+def test_what_is_filled_is_not_missing_from_a_release(at):
+    s = at(running={"a": {"known": 4, "table": (0, 1)}})
+    copying = evolve(s, copies={7: Copy("in", ((0, 1, 0),), None)})
+    release = ev.Release("a", 0, ((0,),), None, 0, 0)
+    assert [*pool.release_is_whole(copying, release)] == [None]
+    assert [*pool.release_is_whole(s, release)] == ["block 1 of a was not taken back: leaked"]
+
+
+def test_a_reference_that_is_gone_before_its_fence(at):
+    s = fenced(at(running={"a": {"table": (0,)}}), 0, 5, 7)
+    assert [*pool.references_agree(s, close(refs=(ev.Refs(0, 5, 0),)))] == [None]
+
+
+def test_the_null_block_of_a_window_is_no_block():
+    limits = ev.Limits(max_running=4, budget=16, max_length=12)
+    pools = (ev.Pool(ev.DEVICE, 0, 6, 1),)
+    head = ev.Header("test", "", "vllm-fcfs", limits, (ev.Group("s", "sliding", 2, 3),), pools)
+    s = apply(initial(head, PROFILES["vllm-fcfs"].contract), ev.Arrive("a", (1, 2, 3, 4, 5, 6, 7, 8), 2))
+    assert [*pool.fresh_blocks_were_free(s, Grant("a", 8, 0, ((0, 0, 3, 4),), None))] == [None]
+    assert [*pool.enough_were_free(s, Grant("a", 8, 0, ((0, 0, 3, 4),), None))] == [None]
