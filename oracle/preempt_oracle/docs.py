@@ -91,7 +91,7 @@ def zoo() -> str:
 
 def mutants() -> str:
     """docs/mutants.md."""
-    return "\n\n".join(["# Mutants", NOTE, *mutants_page(score(), argued())]) + "\n"
+    return "\n\n".join(["# Mutants", NOTE, *mutants_page(*score(), argued())]) + "\n"
 
 
 def holes() -> list[str]:

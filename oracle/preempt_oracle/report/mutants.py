@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from preempt_oracle.report.rulebook import cell
-from preempt_oracle.rule_mutants.kept import ENDS, Argued
+from preempt_oracle.rule_mutants.kept import ENDS, Argued, Score
 
 INTRODUCTION = """\
 Who tests the tester? Every function of the rules (`spec/preempt_spec/rules/`) and of the monitor
@@ -30,11 +30,13 @@ and stands in neither list is exit 1; so is one that stands there and is noticed
 CI hunts all mutants of the rules and a fixed sample of those of the monitor (`make mutants`)."""
 
 
-def page(score: Mapping[str, Mapping[str, Mapping[str, int]]], argued: Argued) -> Iterator[str]:
+def page(score: Score, one_of: Mapping[str, int], argued: Argued) -> Iterator[str]:
     """The parts of the page."""
     yield INTRODUCTION
     for what, rows in score.items():
         yield f"## {what.capitalize()}"
+        if one_of[what] > 1:
+            yield f"Of a fixed sample: one of {one_of[what]} mutants."
         yield "\n".join(_table(what, rows))
     yield "## Arguments"
     yield "\n".join(f"- `{mutant}`: {cell(why)}" for mutant, why in sorted(argued.reasons.items())) or "None."

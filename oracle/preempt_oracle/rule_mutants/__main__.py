@@ -23,13 +23,13 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m preempt_oracle.rule_mutants")
     parser.add_argument("names", nargs="*", help="'rules' or 'monitor', or part of a mutant's name [default: both]")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="one mutant of N, always the same ones")
-    parser.add_argument("--write", action="store_true", help="keep the score; of all mutants only")
+    parser.add_argument("--write", action="store_true", help="keep the score")
     parser.add_argument("--list", action="store_true", help="name the mutants and hunt none")
     found = parser.parse_args(arguments)
     if found.sample < 1:
         parser.error("--sample: at least 1")
-    if found.write and (found.sample > 1 or not set(found.names) <= {*WHAT}):
-        parser.error("--write: of all mutants of rules or monitor only")
+    if found.write and not set(found.names) <= {*WHAT}:
+        parser.error("--write: of rules or monitor, not of part of one")
     return found
 
 
@@ -50,7 +50,7 @@ def main(items: Sequence[Any], wanted: argparse.Namespace) -> int:
     from preempt_oracle.rule_mutants.hunt import name, prepare
 
     began, known, wrong = time.monotonic(), argued(), []
-    kept = score() if SCORE.is_file() else {}
+    kept, one_of = score() if SCORE.is_file() else ({}, {})
     seen: set[str] = set()
     for what in WHAT:
         if not (todo := chosen(what, wanted)):
@@ -74,7 +74,7 @@ def main(items: Sequence[Any], wanted: argparse.Namespace) -> int:
             print(f"{id}\n    {end}", flush=True)
 
         hunt.all(todo, tell)
-        kept = {**kept, what: scored(rows)}
+        kept, one_of = {**kept, what: scored(rows)}, {**one_of, what: wanted.sample}
         ends = {end: sum(row.end == end for row in rows) for end in (*ENDS, "")}
         print(f"{what}: {len(rows)} mutants: {', '.join(f'{n} {end or chr(63)}' for end, n in ends.items())}")
     if wanted.sample == 1 and not wanted.names:
@@ -84,7 +84,7 @@ def main(items: Sequence[Any], wanted: argparse.Namespace) -> int:
     if wrong:
         print("\nAt fault:\n" + "\n".join(wrong))
     if wanted.write:
-        SCORE.write_text(dump_score(kept), encoding="utf-8")
+        SCORE.write_text(dump_score(kept, one_of), encoding="utf-8")
     spent = sum(os.times()[:4])
     print(
         f"{len(seen)} mutants, {len(wrong)} at fault; {time.monotonic() - began:.0f} s, {spent:.0f} s of processor time"

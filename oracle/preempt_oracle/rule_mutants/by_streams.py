@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from random import Random
 from typing import Any
 
 from attrs import frozen
 
-from preempt_oracle.equality import drawn, fed, lockstep, quiet, state_of
+from preempt_oracle.equality import drawn, fed, lockstep, quiet, readable, state_of
 from preempt_oracle.monitor import Monitor
 from preempt_properties.mutants.apply import Function, Package
 from preempt_properties.mutants.children import time_left
 from preempt_properties.mutants.session import NotReady
-from preempt_properties.strategies import Stream
+from preempt_properties.strategies import Stream, stream
 from preempt_spec.micro import Malformed
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.state import initial
 from preempt_spec.system import clauses, run
 
 MONITOR_CODE = Package("preempt_oracle.monitor")
-#: Streams of each profile: valid or corrupted ones of anybody, and those of the reference as engines show them.
-DRAWN, QUIET = 40, 10
-#: Of each, those in which a changed rule is looked for: both sides are to be computed then.
-BOTH = 3
+#: Streams of each profile: valid or corrupted ones of anybody, uncorrupted ones, and those of the reference as engines
+#: show them.
+DRAWN, VALID, QUIET = 40, 20, 10
+#: Of each kind, those in which a changed rule is looked for: both sides are to be computed then.
+BOTH = 2
 #: Processor seconds for one stream.
 STREAM_FOR = 20.0
 
@@ -68,10 +70,10 @@ class Told:
         return f"a stream of {self.stream.scheduler}"
 
 
-def told(stream: Stream) -> Told:
+def told(one: Stream) -> Told:
     """The pure system's word."""
-    state, active, out = initial(stream.header, stream.policy), clauses(stream.header.observes), []
-    for event in stream.events:
+    state, active, out = initial(one.header, one.policy), clauses(one.header.observes), []
+    for event in one.events:
         try:
             outcome = run(state, event, active)
         except Malformed as e:
@@ -82,7 +84,7 @@ def told(stream: Stream) -> Told:
         if broken:
             break
         state = outcome.state
-    return Told(stream, tuple(out))
+    return Told(one, tuple(out))
 
 
 @frozen(eq=False)
@@ -91,25 +93,23 @@ class ByStreams:
 
     streams: tuple[Told, ...]
 
-    def some(self) -> list[Stream]:
-        """A few of each kind and profile."""
-        kinds = dict.fromkeys(t.stream.header.policy for t in self.streams)
-        few = []
-        for kind in kinds:
-            mine = [t.stream for t in self.streams if t.stream.header.policy == kind]
-            few += [*mine[:BOTH], *mine[DRAWN : DRAWN + BOTH]]
-        return few
-
     def killed(self, function: Function) -> str:
         """Where the changed monitor says otherwise; "" if nowhere. Streams that call little else come first."""
-        for stream in sorted((t for t in self.streams if function in t.calls), key=lambda t: len(t.calls)):
+        for one in sorted((t for t in self.streams if function in t.calls), key=lambda t: len(t.calls)):
             time_left(STREAM_FOR)
             try:
-                if where := stream.differs():
+                if where := one.differs():
                     return where
             except Exception as e:  # whatever a change raises, a test would have noticed
-                return f"{type(e).__name__} in {stream.who}"
+                return f"{type(e).__name__} in {one.who}"
         return ""
+
+
+def drawn_from(policy: str, each: int | None = None) -> Iterator[Stream]:
+    """The streams of a profile; `each`: no more of any kind."""
+    yield from drawn(policy, range(each or DRAWN))
+    yield from (stream(Random(seed), policy, readable, False) for seed in range(1_000, 1_000 + (each or VALID)))
+    yield from quiet(policy, range(each or QUIET))
 
 
 def streams() -> ByStreams:
@@ -117,7 +117,7 @@ def streams() -> ByStreams:
     found = []
     with MONITOR_CODE.recorded() as called:
         for policy in PROFILES:
-            for one in (*drawn(policy, range(DRAWN)), *quiet(policy, range(QUIET))):
+            for one in drawn_from(policy):
                 right = told(one)
                 called.clear()
                 if where := right.differs():
@@ -126,14 +126,19 @@ def streams() -> ByStreams:
     return ByStreams(tuple(found))
 
 
+def few() -> list[Stream]:
+    """Those in which a changed rule is looked for."""
+    return [one for policy in PROFILES for one in drawn_from(policy, BOTH)]
+
+
 def both_sides(some: Iterable[Stream]) -> str:
     """Where a changed rule and the monitor's short cuts part; "" if nowhere."""
-    for stream in some:
+    for one in some:
         time_left(STREAM_FOR)
         try:
-            lockstep(stream)
+            lockstep(one)
         except AssertionError:
-            return f"the monitor's short cuts say otherwise of a stream of {stream.scheduler}"
+            return f"the monitor's short cuts say otherwise of a stream of {one.scheduler}"
         except Exception as e:
-            return f"{type(e).__name__} in a stream of {stream.scheduler}"
+            return f"{type(e).__name__} in a stream of {one.scheduler}"
     return ""

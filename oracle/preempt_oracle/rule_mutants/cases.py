@@ -177,7 +177,7 @@ def _unread(cases: Cases) -> None:
         for seed in range(UNREAD):
             scenario = workload(Random(seed), policy, capabilities=EVERYTHING)
             head, contract = header(scenario.config), PROFILES[policy].contract
-            events = thin(Random(seed), play(scenario, reference(head, contract)))
+            events = thin(Random(seed), [*play(scenario, reference(head, contract))])
             if cases.play(events, head, contract, frozenset(), "the reference, partly unread,"):
                 raise NotReady(f"the reference is accused in workload {seed} of {policy}, partly unread")
 

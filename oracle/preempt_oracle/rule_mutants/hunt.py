@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from preempt_oracle.rule_mutants.by_cases import RULE_CODE, ByCases, asked
-from preempt_oracle.rule_mutants.by_streams import MONITOR_CODE, ByStreams, both_sides, streams
+from preempt_oracle.rule_mutants.by_streams import MONITOR_CODE, ByStreams, both_sides, few, streams
 from preempt_oracle.rule_mutants.cases import gathered
 from preempt_oracle.rule_mutants.changes import every
 from preempt_properties.mutants.apply import Function, Package
@@ -17,6 +17,7 @@ from preempt_properties.mutants.children import run
 from preempt_properties.mutants.operators import Mutant
 from preempt_properties.mutants.session import Timed, by_tests, timed
 from preempt_properties.mutants.stages import Killer, Stage, staged
+from preempt_properties.strategies import Stream
 
 if TYPE_CHECKING:
     import pytest
@@ -46,8 +47,9 @@ class Hunt:
     """What may kill a mutant of one of the two."""
 
     what: str
-    cases: ByCases | None
-    streams: ByStreams
+    cases: ByCases | None  # of the rules
+    streams: ByStreams | None  # of the monitor
+    few: Sequence[Stream]  # that both sides are to judge
     tests: Sequence[Timed]
 
     def all(self, chosen: Sequence[Mutant], tell: Callable[[Mutant, Killer], None]) -> None:
@@ -69,12 +71,13 @@ class Hunt:
         return self.cases.killed(at(mutant))
 
     def _by_streams(self, mutant: Mutant) -> str:
+        assert self.streams is not None
         CODE[self.what].put(mutant)
         return self.streams.killed(at(mutant))
 
     def _by_both(self, mutant: Mutant) -> str:
         CODE[self.what].put(mutant)
-        return both_sides(self.streams.some())
+        return both_sides(self.few)
 
     def _by_tests(self, mutant: Mutant) -> str:
         CODE[self.what].put(mutant)
@@ -88,12 +91,15 @@ def at(mutant: Mutant) -> Function:
 
 def prepare(what: str, items: Iterable[pytest.Item]) -> Hunt:
     """See what is called by what. Raises NotReady if the code as it is fails: that would kill all."""
-    cases = asked(gathered()) if what == "rules" else None
-    found = streams()
+    cases, found, some = None, None, list[Stream]()
+    if what == "rules":
+        cases, some = asked(gathered()), few()
+    else:
+        found = streams()
     quick = [item for item in items if _quick(item, what)]
     with CODE[what].recorded() as called:
         tests = timed(quick, called)
-    return Hunt(what, cases, found, tests)
+    return Hunt(what, cases, found, some, tests)
 
 
 def _quick(item: pytest.Item, what: str) -> bool:

@@ -43,9 +43,14 @@ def argued(file: Path = ARGUED) -> Argued:
     return Argued(reasons, frozenset(data["open"]))
 
 
-def score(file: Path = SCORE) -> dict[str, dict[str, dict[str, int]]]:
-    """rules or monitor -> rule or module -> end -> mutants. Raises OSError, ValueError: it ships with us."""
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+#: rules or monitor -> rule or module -> end -> mutants.
+Score = Mapping[str, Mapping[str, Mapping[str, int]]]
+
+
+def score(file: Path = SCORE) -> tuple[Score, Mapping[str, int]]:
+    """The score; and of how many mutants one was hunted for it. It ships with us: OSError, ValueError, KeyError."""
+    data = tomllib.loads(file.read_text(encoding="utf-8"))
+    return data, data.pop("one-of")
 
 
 def scored(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
@@ -57,9 +62,10 @@ def scored(rows: Iterable[Row]) -> dict[str, dict[str, int]]:
     return {rule: {end: counts[rule][end] for end in ENDS} for rule in sorted(counts)}
 
 
-def dump_score(score: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
+def dump_score(score: Score, one_of: Mapping[str, int]) -> str:
     """The content of the file."""
     lines = ["# Written by `python -m preempt_oracle.rule_mutants --write`: mutants by how they ended."]
+    lines += ["", "# One of how many mutants was hunted.", "[one-of]", *(f"{what} = {n}" for what, n in one_of.items())]
     for what, rows in score.items():
         lines += ["", f"[{what}]"]
         for rule, ends in rows.items():
