@@ -406,7 +406,10 @@ def test_who_is_announced_as_resumed_in_words(at):
     assert stranger == "b is announced as resumed and was not preempted"
     [both] = says("b")
     assert both == missing
+    assert "was not preempted" not in missing
     nobody = at(running={"b": {}}, plan={"admitted": ("b",)})
+    step = ev.Step(0, (), (), resumed=(ev.Resumed("b"),))
+    assert said(resume.resumed_are_told(nobody, close(step))) == ["b is announced as resumed and was not preempted"]
     assert said(resume.resumed_are_told(nobody, close())) == []
 
 
@@ -424,6 +427,12 @@ def test_without_a_cache_there_is_nothing_to_hit(at):
 def test_host_blocks_are_given_up_once(after):
     s = after(host=4)
     assert said(swap.was_in_use(s, ev.Evict((1,)))) == ["host block 1 was given up and was not in use"]
+
+
+def test_a_host_block_that_is_in_use_is_given_up_once(after):
+    s = after(ev.CopyStart(1, "out", ((0, 2, 0),)), ev.CopyDone(1, True), host=4)
+    assert said(swap.was_in_use(s, ev.Evict((2,)))) == [None]
+    assert said(swap.was_in_use(s, ev.Evict((2, 2)))) == ["host block 2 was given up and was not in use"] * 2
 
 
 def test_a_host_block_that_is_copied_is_not_given_up(after):
