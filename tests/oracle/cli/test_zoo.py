@@ -60,7 +60,7 @@ def test_bad_input_is_exit_2(run, here, arguments, says):
 
 def test_progress_on_no_terminal_is_a_line_now_and_then(monkeypatch):
     stream = io.StringIO()
-    monkeypatch.setattr(progress.sys, "stderr", stream)
+    monkeypatch.setattr("sys.stderr", stream)
     now = iter([0.0, 4.0, 11.0, 12.0])
     monkeypatch.setattr(progress, "monotonic", lambda: next(now))
     with Ticker(3, "searches") as tick:
