@@ -13,7 +13,7 @@ CONFORM := $(ORACLE) matrix
 BENCH := $(PY) bench/run.py
 FAST := not vllm and not slow and not light
 
-.PHONY: help setup conform test bench prove mutants check check-ruff check-mypy check-imports check-docs clean
+.PHONY: help setup conform test bench prove zoo mutants mutants-all check check-ruff check-mypy check-imports check-docs clean
 
 help:
 	@echo 'make conform  judge real engine schedulers: shipped vLLM traces, Vidur and nano-vllm-fork live'
@@ -21,7 +21,8 @@ help:
 	@echo 'make check    ruff, mypy, import contracts, generated documents current'
 	@echo 'make bench    speed of the monitor, as ratios within one run'
 	@echo 'make prove    the theorems of the cost model, by Z3 and again by cvc5'
-	@echo 'make mutants  every small change of the cost model, and what notices it'
+	@echo 'make zoo      every known fault, searched for in a scheduler that has it'
+	@echo 'make mutants  small changes of the cost model, the rules and the monitor, and what notices them'
 	@echo 'make clean    remove what the above left in this checkout, .venv included'
 
 setup:
@@ -40,8 +41,16 @@ bench: setup
 prove: setup
 	@$(ORACLE) prove --second
 
+zoo: setup
+	@$(ORACLE) zoo
+
 mutants: setup
 	@$(PY) -m preempt_properties.cost_mutants
+	@$(PY) -m preempt_oracle.rule_mutants rules
+	@$(PY) -m preempt_oracle.rule_mutants monitor --sample 20
+
+mutants-all: setup
+	@$(PY) -m preempt_oracle.rule_mutants --write
 
 check: check-ruff check-mypy check-imports check-docs
 

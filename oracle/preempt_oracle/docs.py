@@ -1,9 +1,9 @@
 """Documents generated from the code: `python -m preempt_oracle.docs` renews them, `--check` says which are stale.
 
-`docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, the figures of `docs/cost.md`; and, in README.md,
-`docs/trace.md`, `docs/lockstep.md` and `docs/cost.md`, whatever stands between `<!-- generated: NAME -->` and
-`<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows at work, and no reason excuses, is told
-as a hole, and is exit 1 as well.
+`docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, `docs/zoo.md`, `docs/mutants.md`, the figures of
+`docs/cost.md`; and, in README.md, `docs/trace.md`, `docs/lockstep.md` and `docs/cost.md`, whatever stands between
+`<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows at work,
+and no reason excuses, is told as a hole, and is exit 1 as well.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ from attrs import fields
 from preempt_oracle import traceability as tracing
 from preempt_oracle.lockstep import campaigns
 from preempt_oracle.report import cost_page, rulebook
+from preempt_oracle.report.mutants import page as mutants_page
 from preempt_oracle.report.rulebook import cell, first_line
 from preempt_oracle.report.traceability import page
+from preempt_oracle.report.zoo import page as zoo_page
+from preempt_oracle.rule_mutants.kept import argued, score
 from preempt_properties.evidence import load as evidence
+from preempt_properties.known_bad import kept
+from preempt_properties.known_bad.kinds import load as kinds
 from preempt_spec import HISTORY, SPEC_VERSION
 from preempt_spec import events as ev
 from preempt_spec.policies.profiles import PROFILES, Profile
@@ -77,6 +82,16 @@ def observations() -> Iterator[str]:
 def traceability() -> str:
     """docs/traceability.md."""
     return "\n\n".join(["# Traceability", NOTE, *page(tracing.traces(), evidence())]) + "\n"
+
+
+def zoo() -> str:
+    """docs/zoo.md."""
+    return "\n\n".join(["# The zoo", NOTE, *zoo_page(kinds(), evidence(), kept.kills(), kept.scenes())]) + "\n"
+
+
+def mutants() -> str:
+    """docs/mutants.md."""
+    return "\n\n".join(["# Mutants", NOTE, *mutants_page(*score(), argued())]) + "\n"
 
 
 def holes() -> list[str]:
@@ -198,6 +213,8 @@ def documents(root: Path) -> Iterator[tuple[Path, str]]:
     yield root / "docs" / "rules.md", rules()
     yield root / "docs" / "profiles.md", profiles()
     yield root / "docs" / "traceability.md", traceability()
+    yield root / "docs" / "zoo.md", zoo()
+    yield root / "docs" / "mutants.md", mutants()
     cost = root / "docs" / "cost.md"
     for by_hand in (root / "docs" / "trace.md", root / "docs" / "lockstep.md", cost, root / "README.md"):
         if by_hand.is_file():

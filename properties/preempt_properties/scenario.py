@@ -176,6 +176,11 @@ def loads(text: str) -> Scenario:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as e:
         raise ScenarioError(f"not TOML: {e}") from None
+    return of_table(data)
+
+
+def of_table(data: dict[str, Any]) -> Scenario:
+    """A scenario from a TOML table that was read already, which is used up. Raises ScenarioError naming the field."""
     script = data.pop("script", None)
     if not isinstance(script, str):
         raise ScenarioError("script: missing, or not a text")

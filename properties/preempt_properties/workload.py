@@ -58,7 +58,14 @@ def workload(random: Random, policy: str, *, capabilities: frozenset[str] = CAPA
         config = _prefill_first(random, policy, mood, capabilities)
     else:
         config = _mixed(random, policy, mood, capabilities)
+    ordered = PROFILES[policy].contract.order is Order.PRIORITY and "priority" in capabilities
+    equals = "ties" in capabilities and ordered and config.chunked and chance(random, 25)
+    if equals:
+        # Slow prefills that nobody waits for room for: who is preempted computes nothing that lasts before it is again.
+        config = evolve(config, whole_fit=False, caching=False, long_prefill=random.randint(1, 2))
     adds = _adds(random, config, mood, capabilities)
+    if equals:
+        adds = [evolve(a, priority=0, arrival=0) for a in adds]
     scenario = Scenario(config, tuple(script(random, config, adds, capabilities)))
     return overlapped(random, scenario, capabilities) if capabilities & OVERLAP else scenario
 

@@ -37,7 +37,7 @@ HISTORY: tuple[Release, ...] = (
         reworded={
             "victim/reset": "a swapped victim keeps its computed tokens, all of them or none: there is a host tier now",
             "output/stream": "outputs of several frames in flight: each must stand behind the token it was sampled "
-            "behind; who is owed an output, and whether it comes once, is frame/once now",
+            "behind; who is owed an output, and whether it comes once, is frame/once now; what is dropped is not shown",
             "live/progress": "an empty step while a frame or a copy flies, or while paused, is no idleness",
             "pool/conserve": "blocks that a copy in flight fills are not free, even when their owner is gone",
             "victim/duty": "a reset is a trigger too",

@@ -8,19 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.trace.convert import to_wire
 from preempt_properties.catch import Judge, first_violation
 from preempt_properties.known_bad import ZOO, KnownBad
-from preempt_properties.known_bad.base import BadCache
-from preempt_properties.known_bad.flight import Dropping
-from preempt_properties.known_bad.provenance import Committing
-from preempt_properties.known_bad.returns import Acking, Lazy
-from preempt_properties.overlap import OVERLAP
+from preempt_properties.known_bad.right import RIGHT
 from preempt_spec import events as ev
-from preempt_spec.policies.policy import Oversize, Policy
+from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import OBSERVES
 from preempt_spec.rules import RULES, Violation
@@ -65,75 +60,6 @@ def test_the_zoo_is_labelled():
         assert variant.__doc__
         assert variant.__doc__.endswith(".")
         assert "\n" not in variant.__doc__  # one sentence, in one line
-
-
-class Right(KnownBad):
-    """Nothing is wrong."""
-
-    rule = ""
-
-
-class RightAndRefusing(Right):
-    """Nothing is wrong, with a scheduler that refuses by itself what can never fit."""
-
-    needs = frozenset({"reject"})
-
-    @classmethod
-    def contract(cls, policy: Policy) -> Policy:
-        """Refusing is the scheduler's business."""
-        return evolve(policy, oversize=Oversize.SCHEDULER)
-
-
-class RightBeyond(Right):
-    """Nothing is wrong, with all that goes beyond one frame, tier and group."""
-
-    needs = OVERLAP - {"offload"}
-
-
-class RightWithACache(BadCache):
-    """Nothing is wrong, with a host cache."""
-
-    needs = frozenset({"frames", "drafts", "reset", "pause", "offload"})
-
-
-class AcksRightly(Acking):
-    """Its victims are in limbo for a while, which its policy declares."""
-
-    needs = OVERLAP - {"offload"}
-
-
-class ReleasesLazilyRightly(Lazy):
-    """Its victims keep their blocks until somebody needs them, which its policy declares."""
-
-    needs = frozenset({"frames", "reset", "pause"})
-
-
-class CommitsRightly(Committing):
-    """It publishes at commit, which its policy declares."""
-
-    needs = frozenset({"frames", "drafts", "reset", "pause"})
-
-
-class DropsRightly(Dropping):
-    """It drops what flies for a victim, which its policy declares.
-
-    Under FCFS: two requests of equal priority could preempt each other before an output of either comes back, for ever.
-    """
-
-    policies = ("vllm-fcfs",)
-    needs = frozenset({"drafts", "reset", "pause", "groups"})
-
-
-RIGHT = (
-    Right,
-    RightAndRefusing,
-    RightBeyond,
-    RightWithACache,
-    AcksRightly,
-    ReleasesLazilyRightly,
-    CommitsRightly,
-    DropsRightly,
-)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ COMMANDS = {
     "engines": "List and install engines under test.",
     "cost": "Swap or recompute: break-even, regime map, comparison of models.",
     "prove": "Prove the theorems of the cost model on the functions that are shipped.",
+    "zoo": "Search for every known fault in a scheduler that has it: the kill matrix.",
     "matrix": "Check the shipped traces and drive the light engines: the main job.",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from time import monotonic
 
 
 class Progress:
@@ -28,5 +29,42 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._shown >= 0:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+class Ticker:
+    """The same for a known number of tasks: how many are done, what was the last, how many went wrong.
+
+    Where there is no terminal, a line every ten seconds: whoever reads a log wants to see that something moves.
+    """
+
+    EVERY = 10.0
+
+    def __init__(self, of: int, what: str) -> None:
+        """`of` so many tasks, called `what`."""
+        self._of, self._what = of, what
+        self._done = self._wrong = 0
+
+    def __enter__(self) -> Callable[[str, bool], None]:
+        """Where to report to: what is done, and whether something is wrong with it."""
+        self._stream = sys.stderr
+        self._live = self._stream.isatty()
+        self._began = self._shown = monotonic()
+        return self._report
+
+    def _report(self, last: str, wrong: bool) -> None:
+        self._done += 1
+        self._wrong += wrong
+        now = monotonic()
+        if now - self._shown < (0.1 if self._live else self.EVERY):
+            return
+        self._shown = now
+        line = f"{self._done} of {self._of} {self._what}, {now - self._began:.0f} s, {self._wrong} wrong; last {last}"
+        self._stream.write(f"\r\x1b[K{line[:100]}" if self._live else f"{line}\n")
+        self._stream.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

@@ -9,17 +9,21 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from preempt_properties.cost_mutants.apply import shipped
+from preempt_properties.cost_mutants.apply import COST
+from preempt_properties.cost_mutants.changes import changes
 from preempt_properties.cost_mutants.equivalent import EQUIVALENT
-from preempt_properties.cost_mutants.hunt import Killer, collected, prepare
+from preempt_properties.cost_mutants.hunt import prepare
 from preempt_properties.cost_mutants.named import named
-from preempt_properties.cost_mutants.operators import Mutant, mutants
+from preempt_properties.mutants.operators import Mutant, mutants
+from preempt_properties.mutants.session import collected
+from preempt_properties.mutants.stages import Killer
 
 
 def every() -> list[Mutant]:
     """The named mistakes, then every small change of every function."""
-    functions = shipped()
-    return [*named(functions), *(mutant for (m, name), f in functions.items() for mutant in mutants(m, name, f))]
+    functions = COST.shipped()
+    small = (mutant for (module, name), f in functions.items() for mutant in mutants(module, name, f, changes))
+    return [*named(functions), *small]
 
 
 def main(items: Sequence[Any]) -> int:
@@ -58,4 +62,4 @@ def main(items: Sequence[Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(collected(sys.argv[1] if sys.argv[1:] else "tests/spec/cost", main))
+    sys.exit(collected([sys.argv[1] if sys.argv[1:] else "tests/spec/cost"], main))

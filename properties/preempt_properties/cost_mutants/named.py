@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from preempt_properties.cost_mutants.operators import Mutant
+from preempt_properties.mutants.operators import Mutant
 
 #: Name, module, function, what is written (as `ast.unparse` writes it), what is written instead.
 _NAMED = (

@@ -160,3 +160,27 @@ class AdmitsWithoutItsLastBlock(KnownBad):
     def pick_blocks(self, group: int, count: int, keep: tuple[int, ...]) -> tuple[int, ...]:
         """What was asked for, less what it thinks it needs not."""
         return super().pick_blocks(group, max(0, count - self.short), keep)
+
+
+class LeaksTheStateOfAFailedAdmission(KnownBad):
+    """Takes a block for a request's recurrent state, sees that its pages do not fit, and forgets the block."""
+
+    rule = "pool/conserve"
+    bug = "sglang #16067"
+    needs = frozenset({"groups"})
+
+    def prepare(self) -> None:
+        """No admission failed."""
+        self.lost = 0
+
+    def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
+        """One state less for each."""
+        may = super().may_admit(request, tokens, hit, blocks)
+        self.lost += not may
+        return may
+
+    def observe(self) -> ev.Observed:
+        """The free states, as it counts them."""
+        kinds = [g.kind for g in self.state.groups]
+        free = (n - self.lost if k == "recurrent" else n for k, n in zip(kinds, self.free_counts(), strict=True))
+        return evolve(super().observe(), free=tuple(free))

@@ -15,6 +15,7 @@ from preempt_spec.reference import Reference
 
 EVERYWHERE = tuple(PROFILES)
 MIXED = ("vllm-fcfs", "vllm-priority")
+RECOMPUTING = (*MIXED, "nano-vllm", "vidur-vllm")
 CACHING = (*MIXED, "nano-vllm")
 SWAPPING = ("vllm-v0-swap",)
 
@@ -34,9 +35,14 @@ class KnownBad(Reference):
         return policy
 
     @classmethod
-    def scene(cls, scenario: Scenario) -> Scenario:
-        """A workload, with what it takes for the fault to have a chance in it."""
+    def engine(cls, scenario: Scenario) -> Scenario:
+        """A workload, for the kind of engine it is: nobody searches without knowing that."""
         return scenario
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """A workload, with what it takes for the fault to have a chance in it soon: tests are in a hurry."""
+        return cls.engine(scenario)
 
 
 def often_paused(scenario: Scenario) -> Scenario:
@@ -53,7 +59,7 @@ class BadCache(KnownBad, Offloading):
     needs = frozenset({"offload"})
 
     @classmethod
-    def scene(cls, scenario: Scenario) -> Scenario:
+    def engine(cls, scenario: Scenario) -> Scenario:
         """With a host pool."""
         c = scenario.config
         config = evolve(c, host_blocks=c.host_blocks or c.blocks, caching=True, whole_fit=True, groups="full")

@@ -43,7 +43,7 @@ class LoadsIntoWhatIsStillWritten(BadCache):
     rule = "swap/fence"
     bug = "sglang #30899"
 
-    needs = frozenset({"offload", "reset"})
+    needs = frozenset({"frames", "offload", "reset"})
 
     @classmethod
     def scene(cls, scenario: Scenario) -> Scenario:
@@ -190,7 +190,7 @@ class LoadsWhatIsStillStored(BadCache):
 
     rule = "swap/host-pool"
     bug = "sglang #33385"
-    needs = frozenset({"offload", "reset"})
+    needs = frozenset({"frames", "offload", "reset"})
 
     @classmethod
     def scene(cls, scenario: Scenario) -> Scenario:
@@ -298,3 +298,16 @@ class FencesForEver(BadCache):
         """Those of others are right."""
         before = self.state.last_frame - 1
         return before if self.dying and before >= 0 else super().fences(request)
+
+
+class DiesOfALoadBehindAStore(BadCache):
+    """Asserts that no copy of a request flies when it is admitted again; its stores do."""
+
+    rule = "live/survives"
+    bug = "vllm #46014"
+
+    def load(self, request: str) -> bool:
+        """Of whoever was preempted."""
+        stores = any(not m.loads for m in self.moving.values())
+        assert not (self.state.request(request).preempted and stores), "transfer jobs"
+        return super().load(request)

@@ -8,6 +8,7 @@ from preempt_properties.known_bad.base import MIXED, KnownBad
 from preempt_properties.scenario import Scenario
 from preempt_spec import events as ev
 from preempt_spec.edit import change
+from preempt_spec.policies.functions import pages_for
 from preempt_spec.view import Fate, Place
 
 
@@ -147,3 +148,18 @@ class SamplesFromEveryChunk(KnownBad):
         due = self.state.frames.get(e.frame, {})
         early = tuple(r for r, x in due.items() if x.fate is Fate.LIVE and not x.outputs)
         return super().deliver(evolve(e, requests=(*e.requests, *early), tokens=(*e.tokens, *((0,) for _ in early))))
+
+
+class CountsNoDraftsInItsNeed(Drafting):
+    """Preempts until the next token fits, and then allocates for its drafts as well: the last of them has no slot."""
+
+    rule = "pool/capacity"
+    bug = "sglang #14939"
+
+    def pressure(self, request: str) -> tuple[int, int]:
+        """Of one token, if it is behind its prefill."""
+        s, r = self.state, self.state.request(request)
+        if not r.drafts or r.computed + 1 < len(r.tokens):
+            return super().pressure(request)
+        need = max(pages_for(g, r.computed + 1) - len(t) for g, t in zip(s.groups, r.tables, strict=True))
+        return max(need, 0), min(self.free(g) for g in range(len(s.groups)))

@@ -235,3 +235,71 @@ class GrantsNothing(Flying):
             tokens=(*step.tokens, *(0 for _ in idle)),
             start=(*(step.start or ()), *start),
         )
+
+
+class DiscardsFramesNotTokens(Dropping):
+    """Counts what it has to discard in frames: of a stale output of several tokens it drops the first."""
+
+    rule = "output/stream"
+    bug = "vllm #49620"
+    needs = frozenset({"frames", "drafts"})
+
+    def deliver(self, e: ev.Deliver) -> tuple[ev.Event, ...]:
+        """The accepted drafts of a stale row are appended."""
+        due = self.due(e)
+        stale = {r for r in e.requests if r in due and due[r].fate is Fate.DROP}
+        out = super().deliver(e)
+        told = out[0]
+        if not isinstance(told, ev.Deliver) or told.emitted is None:
+            return out
+        kept = tuple(
+            tokens[1:] if r in stale else shown
+            for r, tokens, shown in zip(e.requests, e.tokens, told.emitted, strict=True)
+        )
+        return (evolve(told, emitted=kept), *out[1:])
+
+
+class ForgetsToDiscardAtItsNextPreemption(Dropping):
+    """Starts to count anew what it has to discard when a request is preempted again: the rest is appended."""
+
+    rule = "frame/once"
+    bug = "vllm #41190"
+
+    def deliver(self, e: ev.Deliver) -> tuple[ev.Event, ...]:
+        """Of whoever was preempted twice nothing is dropped."""
+        s, due = self.state, self.due(e)
+        again = {r for r in e.requests if r in s.requests and s.request(r).incarnation > 1 and r in due}
+        out = super().deliver(e)
+        told = out[0]
+        if not isinstance(told, ev.Deliver) or told.disposition is None:
+            return out
+        kept = tuple("delivered" if r in again else x for r, x in zip(e.requests, told.disposition, strict=True))
+        return (evolve(told, disposition=kept), *out[1:])
+
+
+class DiesOfAStaleOutput(Flying):
+    """Has deleted the slot of its victim when an output of before comes for it."""
+
+    rule = "live/survives"
+    bug = "TensorRT-LLM #6147"
+
+    def deliver(self, e: ev.Deliver) -> tuple[ev.Event, ...]:
+        """It looks the slot up."""
+        slots = {r for r in self.state.requests if self.state.request(r).place is Place.RUNNING}
+        lost = [r for r in e.requests if r not in slots and self.due(e)[r].fate is Fate.DELIVER]
+        if lost:
+            raise KeyError(lost[0])
+        return super().deliver(e)
+
+
+class DiesForTheGone(KnownBad):
+    """Believes that a request lives until its frame is back, and looks it up."""
+
+    rule = "live/survives"
+    bug = "vllm #52969"
+
+    def deliver(self, e: ev.Deliver) -> tuple[ev.Event, ...]:
+        """It is gone."""
+        for r in e.requests:
+            self.state.request(r)
+        return super().deliver(e)

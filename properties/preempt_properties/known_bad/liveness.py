@@ -53,6 +53,7 @@ class LetsEqualsChaseEachOther(OneByOne):
     rule = "live/no-thrash"
     bug = "vllm #40004"
     policies = ("vllm-priority",)
+    needs = frozenset({"ties"})
 
 
 class PreemptsForFairness(KnownBad):

@@ -302,3 +302,15 @@ class PublishesWhatStillFlies(Committing):
         """This step's grant, too."""
         start, tokens = self.state.plan.granted.get(request, (0, 0))
         return min(start + tokens, len(self.state.request(request).tokens))
+
+
+class CountsItsTokensBeforeTheHit(KnownBad):
+    """Counts the tokens of an admission before it looks for a hit: together they exceed the sequence."""
+
+    rule = "output/stream"
+    also = frozenset({"live/progress"})  # if there is no room for what it counts too many
+    bug = "nano-vllm #211"
+
+    def first_tokens(self, request: str, hit: int) -> int:
+        """As if there were no hit, if all of it fits in the budget."""
+        return super().first_tokens(request, 0) or super().first_tokens(request, hit)

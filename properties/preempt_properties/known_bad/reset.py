@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import KnownBad
+from preempt_properties.known_bad.base import MIXED, RECOMPUTING, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import requeue_at
+from preempt_spec.view import Fate, Place
 
 
 class KeepsComputedTokens(KnownBad):
@@ -129,3 +130,115 @@ class TakesBackWhatIsNotThere(KnownBad):
         """The last block of each group stands twice in what was taken back."""
         done = super().finish(request)
         return evolve(done, blocks=tuple((*t, *t[-1:]) for t in done.blocks or ()))
+
+
+class NeverReleases(KnownBad):
+    """Demotes and requeues its victim, and the release that was planned for it never comes."""
+
+    rule = "victim/reset"
+    bug = "TensorRT-LLM #18115"
+    policies = RECOMPUTING
+
+    def release(self, victim: str) -> None:
+        """Nothing."""
+
+    def requeue(self, victim: str) -> None:
+        """It waits like any other."""
+        known, at = len(self.state.request(victim).tokens), requeue_at(self.state, victim)
+        self._act(ev.Requeue(victim, len(self.state.plan.granted), "waiting", at, known))
+
+
+class ResumesWithoutItsOutputs(KnownBad):
+    """Computes the prompt of a resumed request, and goes on with its last output: attended are the others too."""
+
+    rule = "frame/once"
+    bug = "pypto-lib #274"
+    policies = MIXED
+
+    def first_tokens(self, request: str, hit: int) -> int:
+        """No more than the prompt."""
+        tokens, r = super().first_tokens(request, hit), self.state.request(request)
+        cut = self.state.limits.chunked and r.preempted and hit < r.prompt
+        return min(tokens, r.prompt - hit) if cut else tokens
+
+    def serve_running(self) -> None:
+        """Who has computed its prompt and lacks several tokens is granted the last."""
+        super().serve_running()
+        plan = self.state.plan
+        late = {
+            r: (start + n - 1, 1) if n > 1 and start == self.state.request(r).prompt else (start, n)
+            for r, (start, n) in plan.granted.items()
+        }
+        self.state = evolve(self.state, plan=evolve(plan, granted=late))
+
+
+class FoldsInAPlaceholder(KnownBad):
+    """Requeues a victim with the placeholder of an output that still flies among its tokens."""
+
+    rule = "victim/keep-tokens"
+    bug = "ROCm/ATOM #1703"
+    policies = MIXED
+    needs = frozenset({"frames"})
+
+    def preempt(self, victim: str, requester: str) -> None:
+        """How many are promised is noted."""
+        self.promised = self.state.request(victim).placeholders
+        super().preempt(victim, requester)
+        self.promised = 0
+
+    promised = 0
+
+    def requeue(self, victim: str) -> None:
+        """They count as known."""
+        known, at = len(self.state.request(victim).tokens), requeue_at(self.state, victim)
+        self._act(ev.Requeue(victim, len(self.state.plan.granted), "waiting", at, known + self.promised))
+
+
+class AddsToWhatWasFolded(KnownBad):
+    """Folds a victim's outputs into its prompt, and adds the one that still flew a second time when it resumes."""
+
+    rule = "victim/keep-tokens"
+    bug = "TensorRT-LLM #10943"
+    policies = MIXED
+    needs = frozenset({"frames"})
+
+    def prepare(self) -> None:
+        """Nothing came late."""
+        self.late: set[str] = set()
+
+    def deliver(self, e: ev.Deliver) -> tuple[ev.Event, ...]:
+        """What comes for a victim is noted."""
+        due = self.state.frames.get(e.frame, {})
+        self.late |= {r for r in e.requests if r in due and due[r].fate is Fate.DELIVER}
+        return super().deliver(e)
+
+    def tell_resumed(self) -> tuple[ev.Resumed, ...]:
+        """One longer than it is."""
+        told = super().tell_resumed()
+        longer = tuple(evolve(x, known=(x.known or 0) + 1) if x.request in self.late else x for x in told)
+        self.late -= {x.request for x in told}
+        return longer
+
+
+class RecyclesWhoEndsInTheQueue(KnownBad):
+    """Ends a victim whose last output came late, and takes the blocks back that it had lost when it was preempted."""
+
+    rule = "pool/free-once"
+    bug = "FastDeploy #3292"
+    policies = MIXED
+    needs = frozenset({"frames"})
+
+    def prepare(self) -> None:
+        """Nobody was preempted."""
+        self.had: dict[str, tuple[tuple[int, ...], ...]] = {}
+
+    def release(self, victim: str) -> None:
+        """What it had is noted."""
+        self.had[victim] = self.owned(victim)
+        super().release(victim)
+
+    def finish(self, request: str) -> ev.Finish:
+        """And credited again."""
+        waits = self.state.request(request).place is Place.WAITING
+        done = super().finish(request)
+        return evolve(done, blocks=self.had[request]) if waits and request in self.had else done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import MIXED, KnownBad
+from preempt_properties.known_bad.base import RECOMPUTING, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import requeue_at
 from preempt_spec.policies.policy import Policy, Release, Return
@@ -117,7 +117,7 @@ class RemembersItsPlace(Acking):
 class Lazy(KnownBad):
     """Leaves a victim its blocks until somebody needs them; who comes back first keeps them. Nothing is wrong."""
 
-    policies = (*MIXED, "nano-vllm", "vidur-vllm")
+    policies = RECOMPUTING
 
     @classmethod
     def contract(cls, policy: Policy) -> Policy:

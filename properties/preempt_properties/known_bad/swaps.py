@@ -7,6 +7,7 @@ from attrs import evolve
 from preempt_properties.known_bad.base import SWAPPING, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import pages_for, requeue_at
+from preempt_spec.state import needed_pages
 from preempt_spec.view import Place
 
 Pairs = tuple[tuple[int, int, int], ...]
@@ -310,3 +311,19 @@ class DiesOfAFullHost(Swapping):
         s = self.state
         unused = [b for b in range(s.host_extent(0)) if not s.host_used(0, b)]
         return super().swap_out(victim) if unused[pages_for(s.groups[0], s.request(victim).computed) - 1] >= 0 else 0
+
+
+class SuspendsOnlyWhatTheHostHolds(Swapping):
+    """Preempts nobody whom the host has no room for: without a host tier, nobody at all."""
+
+    rule = "victim/duty"
+    bug = "TensorRT-LLM #12306"
+
+    def choose_victim(self, request: str) -> str | None:
+        """Who fits there."""
+        s, victim = self.state, super().choose_victim(request)
+        if victim is None:
+            return None
+        r = s.request(victim)
+        fits = all(len(needed_pages(group, r.computed)) <= s.host_free(g) for g, group in enumerate(s.groups))
+        return victim if fits else None

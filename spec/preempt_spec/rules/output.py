@@ -42,6 +42,8 @@ def in_its_context(s: View, e: Deliver) -> Iterator[str | None]:
     due = s.frames.get(e.frame, {})
     for i, r in enumerate(e.requests):
         tokens, state = e.tokens[i], e.disposition[i] if e.disposition is not None else "delivered"
+        if state != "delivered" and e.emitted is not None and e.emitted[i]:
+            yield f"the output of {r} from frame {e.frame} was {state} and the user was shown {list(e.emitted[i])}"
         if r not in due or r not in s.live() or due[r].fate is Fate.GONE or state != "delivered":
             continue
         x, q = due[r], s.request(r)

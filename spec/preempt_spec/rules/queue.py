@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Load, Observed, Release, Requeue
-from preempt_spec.micro import Close, Grant
+from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import (
     blocks_at_once,
     excused,
@@ -230,14 +230,14 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
     r = s.request(e.request)
     if r.place is Place.RUNNING:
         return
-    known, hit = len(r.tokens), e.hit or 0
+    known = len(r.tokens)
     if s.plan.demoted and s.policy.after_preemption is AfterPreemption.CLOSED:
         yield f"{e.request} was admitted in a step that preempted {s.plan.demoted[0]}"
     elif s.paused and r.place is not Place.LOADING:  # who holds memory already goes on
         yield f"{e.request} was admitted while the scheduler is paused"
     elif not slot_free(s):
         yield f"{e.request} was admitted with all {s.limits.max_running} slots of {s.policy.slots.value} taken"
-    elif _splits(s, (e.start if e.start is not None else hit) + e.tokens, known):
+    elif _splits(s, grant_start(s, e) + e.tokens, known):
         yield f"{e.request} was admitted with {e.tokens} tokens of {known} known and chunked prefill is off"
     elif r.place is not Place.LOADING:  # its blocks passed the gates when the load began
         yield _fits(s, e, known)

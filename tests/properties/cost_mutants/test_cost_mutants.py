@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 
 import preempt_spec.cost.swap as shipped_swap
-from preempt_properties.cost_mutants import children
-from preempt_properties.cost_mutants.apply import put, recorded, shipped
-from preempt_properties.cost_mutants.children import WorkFailed, run, time_left
+from preempt_properties.cost_mutants.apply import COST
+from preempt_properties.cost_mutants.changes import changes
 from preempt_properties.cost_mutants.equivalent import EQUIVALENT
-from preempt_properties.cost_mutants.hunt import Hunt, Killer
+from preempt_properties.cost_mutants.hunt import Hunt
 from preempt_properties.cost_mutants.named import named
-from preempt_properties.cost_mutants.operators import Mutant, functions, mutants
 from preempt_properties.cost_mutants.points import points, stands_at
+from preempt_properties.mutants import children
+from preempt_properties.mutants.children import WorkFailed, run, time_left
+from preempt_properties.mutants.operators import Mutant, functions, mutants
+from preempt_properties.mutants.stages import Killer
 from preempt_properties.theorems import THEOREMS
 
 SOURCE = '''
@@ -34,8 +36,8 @@ def f(a: float, cached: int = 0) -> float:
 
 def test_small_changes_of_every_kind():
     [(name, function)] = functions("m", SOURCE).items()
-    changes = {(m.was, m.now) for m in mutants("m", name, function)}
-    assert changes == {
+    found = {(m.was, m.now) for m in mutants("m", name, function, changes)}
+    assert found == {
         ("0", "1"), ("a < 1 and (not cached)", "a < 1 or not cached"), ("a < 1", "a <= 1"), ("a < 1", "a > 1"),
         ("1", "2"), ("1", "0"),
         ("not cached", "cached"), ("cached", "0"), ("max", "min"), ("a.out", "a.back"), ("2 * a", "2 / a"),
@@ -46,9 +48,9 @@ def test_small_changes_of_every_kind():
 
 def test_ids_are_unique_and_every_mutant_is_another_function():
     seen = set()
-    for (module, name), function in shipped().items():
+    for (module, name), function in COST.shipped().items():
         whole = ast.unparse(function)
-        for mutant in mutants(module, name, function):
+        for mutant in mutants(module, name, function, changes):
             assert mutant.id not in seen
             assert mutant.source != whole
             seen.add(mutant.id)
@@ -58,7 +60,7 @@ def test_ids_are_unique_and_every_mutant_is_another_function():
 
 
 def test_every_named_mistake_still_fits_the_source():
-    assert len({m.name for m in named(shipped())}) >= 20
+    assert len({m.name for m in named(COST.shipped())}) >= 20
 
 
 def test_a_named_mistake_that_no_longer_fits_is_refused():
@@ -68,7 +70,7 @@ def test_a_named_mistake_that_no_longer_fits_is_refused():
 
 def test_what_is_called_is_recorded_and_the_functions_are_left_as_they_were():
     before = shipped_swap.whole_block_tokens.__code__
-    with recorded() as called:
+    with COST.recorded() as called:
         shipped_swap.whole_block_tokens(Fraction(17), Fraction(16))
     assert called == {("swap", "whole_block_tokens"), ("number", "round_up")}
     assert shipped_swap.whole_block_tokens.__code__ is before
@@ -84,7 +86,7 @@ def test_a_change_lives_in_the_child_only():
     mutant = Mutant("swap", "whole_block_tokens", "", "", 1, "def whole_block_tokens(tokens, block):\n    return 99")
 
     def changed():
-        put(mutant)
+        COST.put(mutant)
         return str(shipped_swap.whole_block_tokens(Fraction(1), Fraction(16)))
 
     assert answer_of(changed) == ["99"]
@@ -133,12 +135,12 @@ def hunted(mutant: Mutant, ids: list[str]) -> Killer:
 
 
 def test_a_theorem_kills_a_mistake_and_lets_live_what_is_no_change():
-    one_way = next(m for m in named(shipped()) if m.name == "one direction only")
+    one_way = next(m for m in named(COST.shipped()) if m.name == "one direction only")
     ids = [id for id in THEOREMS if id.startswith("swap/")]
     killer = hunted(one_way, ids)
     assert killer.kind == "theorem"
     assert killer.name.startswith("swap/")
-    same = Mutant("swap", "swap_time", "", "", 1, ast.unparse(shipped()["swap", "swap_time"]))
+    same = Mutant("swap", "swap_time", "", "", 1, ast.unparse(COST.shipped()["swap", "swap_time"]))
     assert hunted(same, ids[:3]) == Killer()
 
 

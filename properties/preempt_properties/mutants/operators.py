@@ -1,9 +1,9 @@
-"""Small changes of a function's source, one at a time: what a slip of the pen would do to a formula."""
+"""Small changes of a function's source, one at a time: what a slip of the pen would do."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -25,33 +25,15 @@ _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Eq: (ast.NotEq,),
     ast.NotEq: (ast.Eq,),
 }
-#: Names that somebody could confuse.
-_CONFUSED = (
-    ("max", "min"),
-    ("round_up", "round_down"),
-    ("ceil", "floor"),
-    ("gemm_efficiency", "attention_efficiency"),
-    ("gemm_rate", "attention_rate"),
-    ("out", "back"),
-    ("heads", "kv_heads"),
-    ("key_dim", "value_dim"),
-    ("params_active", "params_total"),
-    ("kv_bytes", "pair_flops"),
-    ("small", "large"),
-    ("swap_cost", "recompute_cost"),
-    ("kv_width", "weight_width"),
-    ("any", "all"),
-)
-_OTHER = {**dict(_CONFUSED), **{b: a for a, b in _CONFUSED}}
-#: A parameter of many functions whose default, 0, is a mistake of its own: the prefix hit is ignored.
-_IGNORABLE = "cached"
+#: What an expression may become, in the place of the function called (True) or in any other.
+Changes = Callable[[ast.expr, bool], Iterator[ast.expr]]
 
 
 @attrs.frozen
 class Mutant:
     """One change of one function."""
 
-    #: Module of the cost package, and function at its top level.
+    #: Module of the package that is mutated, and function at its top level, or `Class.method`.
     module: str
     function: str
     #: What was, and what is instead, as source; of equal changes in one function, which.
@@ -71,13 +53,21 @@ class Mutant:
 
 
 def functions(module: str, source: str) -> dict[str, ast.FunctionDef]:
-    """The functions at the top level of a module's source, without docstrings and annotations."""
+    """The functions at the top level of a module's source, and the methods, without docstrings and annotations."""
     found = {}
     for node in ast.parse(source, module).body:
-        if isinstance(node, ast.FunctionDef):
-            bare = _Bare().visit(node)
-            found[node.name] = ast.fix_missing_locations(bare)
+        for name, function in _inside(node):
+            found[name] = ast.fix_missing_locations(_Bare().visit(function))
     return found
+
+
+def _inside(node: ast.stmt) -> Iterator[tuple[str, ast.FunctionDef]]:
+    if isinstance(node, ast.FunctionDef):
+        yield node.name, node
+    elif isinstance(node, ast.ClassDef):
+        for inner in node.body:
+            if isinstance(inner, ast.FunctionDef):
+                yield f"{node.name}.{inner.name}", inner
 
 
 class _Bare(ast.NodeTransformer):
@@ -86,6 +76,7 @@ class _Bare(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self.generic_visit(node)
         node.returns = None
+        node.decorator_list = []
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         return node
@@ -95,23 +86,36 @@ class _Bare(ast.NodeTransformer):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        assert node.value is not None
+        if node.value is None:
+            return ast.Pass()
         return self.generic_visit(ast.Assign([node.target], node.value))
 
 
-def mutants(module: str, name: str, function: ast.FunctionDef) -> Iterator[Mutant]:
-    """Every change of a function."""
-    seen: dict[tuple[str, str], int] = {}
-    whole = ast.unparse(function)
+def mutants(module: str, name: str, function: ast.FunctionDef, changes: Changes) -> Iterator[Mutant]:
+    """Every change of an expression of a function."""
+    numbered = Numbered(module, name, ast.unparse(function))
     for holder, field, index, node in _places(function):
         was = ast.unparse(node)
-        for new in _changes(node, called=field == "func"):
+        for new in changes(node, field == "func"):
             _put(holder, field, index, ast.fix_missing_locations(ast.copy_location(new, node)))
             source, now = ast.unparse(function), ast.unparse(new)
             _put(holder, field, index, node)
-            if source != whole:
-                seen[was, now] = seen.get((was, now), 0) + 1
-                yield Mutant(module, name, was, now, seen[was, now], source)
+            yield from numbered(was, now, source)
+
+
+class Numbered:
+    """Makes the mutants of a function: of equal changes each gets a number, and what changes nothing is none."""
+
+    def __init__(self, module: str, name: str, whole: str) -> None:
+        """`whole`: the source of the function as it is."""
+        self.module, self.name, self.whole = module, name, whole
+        self.seen: dict[tuple[str, str], int] = {}
+
+    def __call__(self, was: str, now: str, source: str) -> Iterator[Mutant]:
+        """The mutant of this change, if it is one."""
+        if source != self.whole:
+            self.seen[was, now] = self.seen.get((was, now), 0) + 1
+            yield Mutant(self.module, self.name, was, now, self.seen[was, now], source)
 
 
 def _places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.expr]]:
@@ -142,7 +146,8 @@ def _put(holder: ast.AST, field: str, index: int | None, node: ast.expr) -> None
         getattr(holder, field)[index] = node
 
 
-def _changes(node: ast.expr, *, called: bool) -> Iterator[ast.expr]:
+def arithmetic(node: ast.expr) -> Iterator[ast.expr]:
+    """Operators, comparisons, connectives and numbers."""
     match node:
         case ast.BinOp(ast.Constant(0), ast.Mult()):
             pass  # the same idiom: divided, it is the same zero
@@ -167,9 +172,18 @@ def _changes(node: ast.expr, *, called: bool) -> Iterator[ast.expr]:
                 yield ast.Constant(value - 1)
         case ast.Constant(value) if type(value) is bool:
             yield ast.Constant(not value)
-        case ast.Name(id) if id == _IGNORABLE and not called:
-            yield ast.Constant(0)
-        case ast.Name(id) if id in _OTHER:
-            yield ast.Name(_OTHER[id], node.ctx)
-        case ast.Attribute(value, attr) if attr in _OTHER:
-            yield ast.Attribute(value, _OTHER[attr], node.ctx)
+
+
+def confused(node: ast.expr, other: Mapping[str, str]) -> Iterator[ast.expr]:
+    """Names that somebody could confuse."""
+    match node:
+        case ast.Name(id) if id in other:
+            yield ast.Name(other[id], node.ctx)
+        case ast.Attribute(value, attr) if attr in other:
+            yield ast.Attribute(value, other[attr], node.ctx)
+
+
+def both_ways(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Each name of a pair for the other."""
+    pairs = tuple(pairs)
+    return {**dict(pairs), **{b: a for a, b in pairs}}

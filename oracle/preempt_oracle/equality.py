@@ -1,0 +1,176 @@
+"""The monitor and the pure system, fed the same streams: violations, exercise counts, malformed traces, and the state.
+
+Needs the extra `properties`, like the streams: for tests, and for those who test the tests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Any, cast
+
+import msgspec
+from attrs import evolve
+
+from preempt_oracle.monitor import Monitor
+from preempt_oracle.monitor.content import Held
+from preempt_oracle.trace import wire
+from preempt_oracle.trace.convert import to_wire
+from preempt_oracle.trace.errors import Fault
+from preempt_oracle.trace.structure import Structure
+from preempt_properties.corruption import Accept
+from preempt_properties.play import header, play
+from preempt_properties.strategies import Stream, stream
+from preempt_properties.workload import workload
+from preempt_spec import events as ev
+from preempt_spec.memory import Ahead, Slot
+from preempt_spec.micro import Malformed
+from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.reference import Reference
+from preempt_spec.state import State, initial
+from preempt_spec.system import clauses, run
+from preempt_spec.view import View
+
+
+def readable(header: ev.Header) -> Accept:
+    """Events that a trace can hold: what the reader would refuse never reaches either judge."""
+    structure = Structure(to_wire(header))
+
+    def accept(event: ev.Event) -> bool:
+        try:
+            structure.check(cast(wire.Event, wire.DECODER.decode(wire.ENCODER.encode(to_wire(event)))))
+        except (Fault, msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+            return False
+        return True
+
+    return accept
+
+
+def state_of(s: View) -> dict[str, Any]:
+    """What both must agree on after an event."""
+    groups = range(len(s.pages))
+    return {
+        "running": [*s.running],
+        "waiting": [*s.waiting],
+        "swapped": [*s.swapped],
+        "aborted": [*s.aborted],
+        "free": [s.free(g) for g in groups],
+        "free ids": [s.free_ids(g) for g in groups],
+        "shared": [dict(s.shared(g)) for g in groups],
+        "stall": s.stall,
+        "cycle": s.cycle,
+        "paused": s.paused,
+        "ahead": s.ahead,
+        "counters": (s.preemptions, s.recomputed, s.delivered),
+        "last frame": s.last_frame,
+        "frames": {frame: dict(flight) for frame, flight in s.frames.items()},
+        "copies": dict(s.copies),
+        "host": [{b for b in range(s.host_extent(g)) if s.host_used(g, b)} for g in groups],
+        "fences": [{b: s.fence(g, b) for b in range(s.extent(g))} for g in groups],
+        "pins": [{b: s.pinned(g, b) for b in range(s.extent(g))} for g in groups],
+        "published": [*s.plan.published],
+        "requests": {
+            r.id: (
+                [*r.tokens],
+                r.computed,
+                r.peak,
+                r.preempted,
+                r.place,
+                [[*t] for t in r.tables],
+                [[*t] for t in r.sent],
+                r.placeholders,
+                r.drafts,
+                r.last,
+            )
+            for r in map(s.request, s.live())
+        },
+    }
+
+
+def slots_of(monitor: Monitor, state: State) -> Iterator[tuple[str, Any, Any]]:
+    """What each slot holds in the monitor and in the pure state, and what each block is published as."""
+    shadow = monitor.shadow
+    writers = {id(r.tokens): r.id for r in shadow.requests.values()}
+
+    def spelled(held: Held, count: int) -> tuple[Slot, ...]:
+        out: list[Slot] = []
+        for slot in range(count):
+            what: Slot = None
+            for tokens, salt, index, lo, hi in held:
+                at = index * count + slot
+                if lo <= at < hi:
+                    writer = writers.get(id(tokens))
+                    ahead = Ahead(writer, at + 1) if writer else None
+                    what = (salt, tuple(tokens[: at + 1])) if at < len(tokens) else ahead
+                    break
+            out.append(what)
+        return tuple(out)
+
+    for g, (m, pure) in enumerate(zip(shadow.memory, state.memory, strict=True)):
+        for b in range(m.total):
+            yield f"block {b} of {g}", spelled(shadow.held(g, b), m.slots), pure.block(b).slots
+            told = m.published.get(b)
+            yield f"hash of {b} of {g}", told and (told[1], tuple(told[0][: told[2]])), pure.block(b).published
+    for g, (h, pure) in enumerate(zip(shadow.host, state.host, strict=True)):
+        for b, held in h.blocks.items():
+            yield f"host block {b} of {g}", spelled(held, h.slots), pure.block(b).slots
+
+
+def judged(state: State, event: ev.Event, active: Any) -> tuple[str, Any]:
+    """What the pure system says: why an event makes no sense, or what comes of it."""
+    try:
+        return "", run(state, event, active)
+    except Malformed as e:
+        return str(e), None
+
+
+def fed(monitor: Monitor, event: ev.Event) -> tuple[str, Any]:
+    """What the monitor says of it."""
+    try:
+        return "", monitor.feed(to_wire(event))
+    except Malformed as e:
+        return str(e), None
+
+
+def lockstep(s: Stream, slots: bool = False) -> str:
+    """Both judge the stream. Returns how it ended: conforms, malformed, or the id of the first rule broken.
+
+    `slots`: compare what is known of every slot, too, which makes the monitor note what it would put off.
+    """
+    state, monitor, active = initial(s.header, s.policy), Monitor(s.header, s.policy), clauses(s.header.observes)
+    for n, event in enumerate(s.events):
+        before = Counter(monitor.exercised)
+        malformed, outcome = judged(state, event, active)
+        fault, broken = fed(monitor, event)
+        assert fault == malformed, (n, event)
+        if malformed:
+            return "malformed"
+        assert sorted(map(str, broken)) == sorted(map(str, outcome.violations)), (n, event)
+        assert monitor.exercised - before == Counter(outcome.exercised), (n, event)
+        if broken:
+            return str(broken[0].rule)
+        state = outcome.state
+        assert state_of(monitor.shadow) == state_of(state), (n, event)
+        if slots and monitor.shadow.tracks:
+            for where, ours, pure in slots_of(monitor, state):
+                assert ours == pure, (n, event, where)
+    return "conforms"
+
+
+def quiet(policy: str, seeds: Iterable[int]) -> Iterator[Stream]:
+    """Valid streams as engines show them: without the ids in the free list, which no engine keeps in a set."""
+    for seed in seeds:
+        scenario = workload(Random(seed), policy)
+        head, contract = header(scenario.config), PROFILES[policy].contract
+        played = play(scenario, Reference(head, contract))
+        events = tuple(
+            evolve(e, observed=evolve(e.observed, free_ids=None)) if isinstance(e, ev.Step) else e for e in played
+        )
+        yield Stream(scenario, head, contract, events, "Reference", 0)
+
+
+def drawn(policy: str, seeds: Iterable[int]) -> Iterator[Stream]:
+    """Streams by seed: for counting, where Hypothesis would draw what it likes."""
+    for seed in seeds:
+        yield stream(Random(seed), policy, readable)
