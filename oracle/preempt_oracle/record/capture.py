@@ -11,10 +11,10 @@ ends the recording and takes the eyes off.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from itertools import chain, compress, repeat
-from operator import attrgetter, getitem, itemgetter, sub
+from operator import attrgetter, getitem
 from typing import Any, Concatenate, ParamSpec, Protocol
 
 from preempt_oracle.engines import vllm_seams as seams
@@ -23,14 +23,16 @@ from preempt_oracle.engines.vllm_async import Flights
 from preempt_oracle.engines.vllm_books import Books
 from preempt_oracle.record import records
 from preempt_oracle.record.eyes import ID, Eyes, Untellable
-from preempt_oracle.record.reading import Reading
+from preempt_oracle.record.reading import AUDIT, Reading
 
 P = ParamSpec("P")
 _ADDED = attrgetter("_output_token_ids")
 _OUTPUTS = attrgetter("outputs")
 _SHOWN = attrgetter("new_token_ids")
 _DRAFTS = attrgetter("spec_token_ids")
-_LAST = itemgetter(-1)
+#: Calls that are told of together.
+BATCH = 16
+_LABELS = (records.Published, records.Withdrawn)
 _flat = chain.from_iterable
 
 
@@ -85,11 +87,11 @@ class Frame:
 
     __slots__ = ("added", "names", "number", "output")
 
-    def __init__(self, output: Any, number: int, names: list[str], added: list[list[int]]) -> None:
+    def __init__(self, output: Any, number: int) -> None:
         self.output = output
         self.number = number
-        self.names = names
-        self.added = added
+        self.names: list[str] = []
+        self.added: list[list[int]] | None = None
 
 
 class Capture:
@@ -101,28 +103,25 @@ class Capture:
         self.channel = channel
         self.over = False
         self.lost = 0  # calls of the engine's that were not told of
-        self.inside = 0  # calls of the engine that are under way: what it does inside of one belongs to that
+        self.inside = False  # of `update_from_output`: who the engine ends there, ends with the frame
         self._scheduler = scheduler
         self._traits = traits
         self._counts = {"preemption-count", "cached-count"} <= traits
-        self.eyes = Eyes(books, self.failed, self._freed)
+        self.eyes = Eyes(books, self.failed)
         self._reading = Reading(books, self.eyes, counts=self._counts)
+        self.eyes.cut = self._reading.cut
         self._flights = Flights(scheduler, stages) if stages > 1 else None
         self._held_back: list[str] = []
         self._frames: deque[Frame] = deque()
-        self._landing: tuple[Frame, list[int], list[int] | None, list[int]] | None = None
+        self._landing: tuple[Frame, Any, list[int] | None] | None = None
         self._number = -1
         # Columns as they were told last.
         self._names: list[str] = []
         self._tokens: list[int] = []
-        # What belongs to `_names`, until somebody comes or goes.
-        self._moved = True
-        self._added: list[list[int]] = []
-        # The runner's order of `_ordered`, and how to bring its rows into ours.
-        self._order: list[str] = []
-        self._indices: list[int] = []
-        self._ordered: list[str] = []
-        self._arrange: Callable[[Any], Any] | None = None
+        # A small pool is told of at once, as is who drafts: its outputs are cut in place.
+        self._cut = bool(self._reading.small_pool or scheduler.num_spec_tokens)
+        self._batch = 1 if self._cut else BATCH
+        self._pending: list[tuple[Any, ...]] = []
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -134,9 +133,17 @@ class Capture:
         """What comes now cannot be told."""
         if not self.over:
             self.lost += 1
+            self._last_words()
             self.end()
             self.channel.put(records.Stop(why))
             self.channel.flush()
+
+    def _last_words(self) -> None:
+        try:
+            self.settle()
+        except Exception as error:
+            self.end()
+            self.channel.put(records.Stop(f"the recorder failed: {describe(error)}"))
 
     def end(self) -> None:
         """Take the eyes off the scheduler."""
@@ -146,6 +153,8 @@ class Capture:
 
     def close(self) -> None:
         """The engine shuts down: a regular end."""
+        if not self.over:
+            self._last_words()
         self.end()
         self.channel.close(records.Bye(), lambda: self.lost)
 
@@ -154,7 +163,7 @@ class Capture:
     @harmless
     def arrived(self, request: Any, known: bool) -> None:
         """Behind `add_request`. `known`: a request of that id was alive."""
-        self._moved = True
+        self.eyes.stirred = True
         if known:
             raise Untellable("a request that is alive was added to: sessions with streamed input are not recorded")
         for what, there in (
@@ -170,82 +179,112 @@ class Capture:
         lora = getattr(request, "lora_request", None)
         if lora is not None:  # vLLM keeps the blocks of adapters apart by name
             salt = f"{salt}\0{lora.lora_name}"
-        self.channel.put(
-            records.Arrived(
-                request.request_id,
-                list(request.prompt_token_ids),
-                request.max_tokens,
-                request.priority,
-                request.arrival_time,
-                salt,
-            )
+        told = records.Arrived(
+            request.request_id,
+            list(request.prompt_token_ids),
+            request.max_tokens,
+            request.priority,
+            request.arrival_time,
+            salt,
         )
+        self._put_off((told,))
 
-    @harmless
     def before_step(self) -> None:
-        """In front of `schedule`."""
-        self.eyes.scheduling = True
-        if self._flights is not None:
-            self._held_back = self._flights.held_back()
+        """In front of `schedule`, where pipeline stages space the decodes of a request."""
+        if self._flights is not None and not self.over:
+            try:
+                self._held_back = self._flights.held_back()
+            except Exception as error:
+                self.failed(error)
 
     @harmless
     def stepped(self, output: Any) -> None:
         """Behind `schedule`."""
-        eyes = self.eyes
-        eyes.scheduling = False
-        self._number += 1
-        scheduled, cached = output.num_scheduled_tokens, output.scheduled_cached_reqs
-        names: list[str] | None = list(scheduled)
-        tokens: list[int] | None = list(scheduled.values())
-        same = names == self._names
-        if same:
-            names = None
-        else:
-            self._names = list(scheduled)
-        if tokens == self._tokens:
-            tokens = None
-        else:
-            self._tokens = list(scheduled.values())
-        if self._names:
-            if not same or self._moved:
-                self._moved = False
-                live = self._scheduler.requests
-                self._added = [_ADDED(live[name]) if name in live else [] for name in self._names]
-            self._frames.append(Frame(output, self._number, self._names, self._added))
-        known = cached.req_ids
-        grown, gone = self._reading.tables()
+        eyes, reading = self.eyes, self._reading
+        self._number = number = self._number + 1
+        frame = Frame(output, number)
+        cached = output.scheduled_cached_reqs
         told = records.Stepped(
-            names,
-            tokens,
-            None if known == self._names else known,
-            cached.num_computed_tokens,
-            cached.new_block_ids,
-            self._reading.books(),
-            self._reading.preemptions(),
-            eyes.happened,
-            grown,
-            gone,
+            None, None, None, cached.num_computed_tokens, cached.new_block_ids, records.Books(reading.free())
         )
+        if eyes.happened:
+            told.happened = eyes.happened[:]
+            eyes.happened.clear()
+        if output.num_scheduled_tokens:
+            self._frames.append(frame)
+        else:
+            told.idle = not self._scheduler.requests
+            told.paused = "pause" in self._traits and self._scheduler.pause_state.name != "UNPAUSED"
         if output.scheduled_new_reqs:
             self._admitted(told, output.scheduled_new_reqs)
         if again := seams.resumed(cached):
-            for name in known:
-                if name in again:
-                    some = seams.resumed_tokens(cached, name)
-                    told.resumed.append((name, None if some is None else len(some)))
+            self._resumed(told, cached, again)
+        if told.new or told.resumed:
+            told.hits = eyes.hits.copy()
+        eyes.hits.clear()
         if drafts := output.scheduled_spec_decode_tokens:
             told.drafts = list(zip(drafts, map(len, drafts.values()), strict=True))
-        if eyes.hits:
-            told.hits = eyes.hits
         if self._flights is not None:
             told.held_back = self._held_back
-            self._flights.dispatch(self._number, output)
+            self._flights.dispatch(number, output)
             self._flights.frames.clear()  # they are kept here; its grants are what is needed
-        if not self._names:
-            told.idle = not self._scheduler.requests
-            told.paused = "pause" in self._traits and self._scheduler.pause_state.name != "UNPAUSED"
-        self.channel.put(told)
-        eyes.forget()
+        audit = reading.small_pool or not number % AUDIT
+        if audit:
+            live = self._scheduler.requests
+            frame.added = [_ADDED(live[name]) if name in live else [] for name in output.num_scheduled_tokens]
+            told.preemptions = reading.preemptions()
+        told.grown, told.gone = reading.tables() if audit else reading.appended(told, cached.req_ids)
+        if reading.small_pool:
+            told.books.small = reading.small()
+        waiting = reading.queues(audit or bool(told.new or told.resumed), told.books)
+        self._put_off((frame, told, reading.ran(), waiting))
+
+    def _resumed(self, told: records.Stepped, cached: Any, again: Collection[str]) -> None:
+        # A runner makes the lists that it is sent of these its own, and appends to them.
+        told.blocks = [blocks and [list(ids) for ids in blocks] for blocks in told.blocks]
+        for name in cached.req_ids:
+            if name in again:
+                some = seams.resumed_tokens(cached, name)
+                told.resumed.append((name, None if some is None else len(some)))
+
+    def _put_off(self, one: tuple[Any, ...]) -> None:
+        """Tell of a call together with those behind it.
+
+        What is kept of it until then does not change meanwhile. Told of at once, each costs several times as much,
+        because neither our own lines nor what they read are in the processor's cache.
+        """
+        self._pending.append(one)
+        if len(self._pending) >= self._batch:
+            self.settle()
+
+    def settle(self) -> None:
+        """Tell of what was put off."""
+        pending, self._pending = self._pending, []
+        put = self.channel.put
+        for one in pending:
+            if len(one) == 1:
+                put(one[0])
+            else:
+                put(self._columns(*one) if len(one) == 4 else self._outputs(*one))
+
+    def _columns(self, frame: Frame, told: records.Stepped, running: Any, waiting: Any) -> records.Stepped:
+        """A step, its columns compared with those told last."""
+        output = frame.output
+        names, tokens = list(output.num_scheduled_tokens), list(output.num_scheduled_tokens.values())
+        known = output.scheduled_cached_reqs.req_ids
+        if known != names:
+            told.cached = known
+        if names != self._names:
+            self._names = told.names = names
+        if tokens != self._tokens:
+            self._tokens = told.counts = tokens
+        frame.names = self._names
+        if running is not None:
+            told.books.running = list(map(ID, running))
+        if waiting is not None:
+            *held, last = waiting
+            told.books.waiting = records.Waiting(list(map(ID, _flat(held))), list(map(ID, last)))
+        return told
 
     def _admitted(self, told: records.Stepped, new: list[Any]) -> None:
         requests = self._scheduler.requests
@@ -265,78 +304,81 @@ class Capture:
         self._landing = None
         self.eyes.ended.clear()
         frames = self._frames
-        frame = next((frame for frame in frames if frame.output is output), None)
-        if frame is None:
-            return  # an empty one
-        frames.remove(frame)
-        rows = self._rows(frame.names, sampled)
-        counts = list(map(len, rows))
-        tokens = list(_flat(rows))
-        if tokens and type(tokens[0]) is not int:
-            tokens = list(map(int, tokens))
-        ones = counts.count(1) == len(counts)
-        self._landing = frame, tokens, None if ones else counts, list(map(len, frame.added))
+        if not frames or frames[0].output is not output:
+            frame = next((frame for frame in frames if frame.output is output), None)
+            if frame is None:
+                return  # an empty one
+            frames.remove(frame)
+        else:
+            frame = frames.popleft()
+        before = None if frame.added is None else list(map(len, frame.added))
+        if self._cut:  # the rows may be cut in place
+            sampled = [row[:] for row in self._rows(frame, sampled)]
+        self._landing = frame, sampled, before
 
-    def _rows(self, names: list[str], sampled: Any) -> Any:
-        """The sampled tokens of each of `names`: the runner has an order of its own."""
-        rows, index = sampled.sampled_token_ids, sampled.req_id_to_index
-        order, indices = list(index), list(index.values())
-        if order != self._order or indices != self._indices or names is not self._ordered:
-            self._order, self._indices, self._ordered = order, indices, names
-            at = [index.get(name, -1) for name in names]
-            count = len(names)
-            if -1 in at:
-                self._arrange = lambda rows: [rows[i] if 0 <= i < len(rows) else [] for i in at]
-            elif at == list(range(count)):
-                self._arrange = None
-            else:
-                self._arrange = itemgetter(*at) if count > 1 else lambda rows: [rows[at[0]]]
-        if self._arrange is not None and rows:
-            return self._arrange(rows)
-        return rows if len(rows) == len(names) else [*rows, *([[]] * (len(names) - len(rows)))][: len(names)]
+    def _rows(self, frame: Frame, sampled: Any) -> Any:
+        """The sampled tokens of each request of a frame: the runner has an order of its own."""
+        rows, names = sampled.sampled_token_ids, frame.names
+        if sampled.req_ids == names and len(rows) == len(names):
+            return rows
+        index = sampled.req_id_to_index
+        return [rows[i] if -1 < (i := index.get(name, -1)) < len(rows) else [] for name in names]
 
     @harmless
     def after_outputs(self, answer: Any) -> None:
         """Behind `update_from_output`."""
         landing, self._landing = self._landing, None
+        eyes = self.eyes
         if landing is None:
-            if self.eyes.ended:
+            if eyes.ended:
                 raise Untellable("requests ended while no frame came back")
             return
-        frame, tokens, counts, before = landing
-        added = frame.added
-        growth = list(map(sub, map(len, added), before))
-        told = records.Landed(frame.number, tokens, counts)
-        # What was added to the requests: the last of each where everybody got one, otherwise all of it.
-        if counts is not None or growth.count(1) != len(growth) or list(map(_LAST, added)) != tokens:
-            really: list[Any] = list(map(getitem, added, map(slice, before, repeat(None))))
-            if growth != (counts or [1] * len(growth)) or list(_flat(really)) != tokens:
-                told.added = really
-        shown = list(_flat(map(_OUTPUTS, answer.values())))
-        names = list(map(ID, shown))
-        texts = list(map(_SHOWN, shown))
-        due = frame.names if counts is None else list(compress(frame.names, counts))
-        lengths = list(map(len, texts))
-        expected = lengths.count(1) == len(lengths) if counts is None else lengths == list(filter(None, counts))
-        if names != due or not expected or list(_flat(texts)) != tokens:
-            told.shown = list(zip(names, texts, strict=True))
-        eyes = self.eyes
+        ended: list[Any] = []
+        labels: list[Any] = []
         if eyes.ended:
-            told.ended = eyes.ended
+            ended = eyes.ended[:]
+            eyes.ended.clear()
         if eyes.happened:
             # Labels of blocks belong to the outputs; anything else is told with the step that comes.
-            told.happened = [one for one in eyes.happened if isinstance(one, (records.Published, records.Withdrawn))]
-        self.channel.put(told)
-        if eyes.happened:
-            eyes.happened[:] = [
-                one for one in eyes.happened if not isinstance(one, (records.Published, records.Withdrawn))
-            ]
+            labels = [one for one in eyes.happened if isinstance(one, _LABELS)]
+            eyes.happened[:] = [one for one in eyes.happened if not isinstance(one, _LABELS)]
+        frame, sampled, before = landing
+        added = None
+        if before is not None:
+            added = list(map(getitem, frame.added or (), map(slice, before, repeat(None))))
+        self._put_off((frame, sampled, answer, added, ended, labels))
         if not self._scheduler.requests:
+            self.settle()
             self.channel.flush()  # there may be no step for a long time
+
+    def _outputs(
+        self, frame: Frame, rows: Any, answer: Any, added: Any, ended: list[Any], labels: list[Any]
+    ) -> records.Landed:
+        """A frame that came back. `rows`: copied, or the runner's answer."""
+        if not isinstance(rows, list):
+            rows = self._rows(frame, rows)
+        tokens = list(_flat(rows))
+        if tokens and type(tokens[0]) is not int:
+            tokens = list(map(int, tokens))
+        counts: list[int] = list(map(len, rows))
+        told = records.Landed(frame.number, tokens, ended=ended, happened=labels)
+        shown = list(_flat(map(_OUTPUTS, answer.values())))
+        texts, names = list(map(_SHOWN, shown)), list(map(ID, shown))
+        if counts.count(1) == len(counts):
+            right = names == frame.names and texts == rows  # most often the very same lists
+        else:
+            told.counts = counts
+            right = names == list(compress(frame.names, counts)) and texts == list(filter(None, rows))
+        if not right:
+            told.shown = list(zip(names, texts, strict=True))
+        if added is not None and added != rows:
+            told.added = added
+        return told
 
     @harmless
     def drafted(self, names: list[str]) -> None:
         """Behind `update_draft_token_ids`: what counts is what the scheduler kept of the drafts."""
+        self.settle()
         live = self._scheduler.requests
         known = [name for name in names if name in live]
         self.channel.put(records.Drafted(known, list(map(len, map(_DRAFTS, map(live.__getitem__, known))))))
@@ -350,6 +392,7 @@ class Capture:
     def after_finish(self) -> None:
         """Behind `finish_requests`: cancelled, in one call."""
         if self.eyes.ended:
+            self.settle()
             self.channel.put(records.Aborted(self.eyes.ended, self._reading.books()))
             self.eyes.ended.clear()
             if not self._scheduler.requests:
@@ -357,11 +400,12 @@ class Capture:
 
     @harmless
     def after_reset(self) -> None:
-        """Behind it."""
+        """Behind `reset_prefix_cache` under running requests."""
+        self.settle()
         grown, gone = self._reading.tables()
-        small = self._reading.small() if self._reading.source.small else None
+        small = self._reading.small() if self._reading.small_pool else None
         self.channel.put(records.Cleared(self.eyes.happened, grown, gone, small))
-        self.eyes.forget()
+        self.eyes.happened.clear()
 
     @harmless
     def paused(self, before: str, state: str) -> None:
@@ -371,6 +415,7 @@ class Capture:
         kinds = {"PAUSED_ALL": "pause", "UNPAUSED": "resume"}
         if {before, state} - kinds.keys():
             raise Untellable(f"the scheduler was put into the state {state}: a pause of admission alone has no words")
+        self.settle()
         self.channel.put(records.Paused(kinds[state]))
         self.channel.flush()
 
@@ -380,10 +425,6 @@ class Capture:
         told = engine_error(error, "vllm")
         if told["origin"] != "engine":
             raise error
+        self.settle()
         self.channel.put(records.Broke(dict(told)))
         self.close()
-
-    def _freed(self, name: str, left: int) -> None:
-        """A table was cut to so many blocks."""
-        self._moved = True
-        self._reading.freed(name, left)

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from preempt_oracle.record import records
 
 LOGGER = logging.getLogger("preempt_oracle.record")
-BATCH = 1 << 15  # bytes that are sent at once
-STEPS = 64  # records that are sent at once, however little they say
+BATCH = 1 << 16  # bytes that are sent at once, whenever it is
+STEPS = 16  # records that are sent at once behind a decision, however little they say
 BUFFER = 1 << 20  # bytes that the socket is asked to hold
 START = 120.0  # seconds that a keeper has to come to life
 PATIENCE = 10.0  # seconds that the end of the engine waits for the keeper
@@ -110,7 +110,8 @@ class Channel:
             return
         self._append(record)
         self._records += 1
-        if len(self._gathered) >= BATCH or self._records >= STEPS:
+        # Behind a decision the model runs, and this thread waits for it: then the keeper is in nobody's way.
+        if (self._records >= STEPS and isinstance(record, records.Stepped)) or len(self._gathered) >= BATCH:
             self.flush()
             if len(self._gathered) > self._limit and not isinstance(record, records.Stop):
                 why = f"{self._limit >> 20} MB wait to be written: the disk or the processor is too slow"

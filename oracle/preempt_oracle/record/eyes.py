@@ -11,6 +11,7 @@ answer or its exception is what the engine gets.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from operator import attrgetter
@@ -34,6 +35,7 @@ from preempt_oracle.record.records import (
 #: Variables of `Scheduler.schedule` that are read where it is about to preempt.
 LOCALS = ("request", "num_new_tokens", "num_scheduled_tokens")
 ID = attrgetter("request_id")
+_in_order = deque.__iter__
 
 
 class Untellable(Exception):
@@ -42,28 +44,26 @@ class Untellable(Exception):
 
 def raw(queue: Any) -> list[Any]:
     """What a waiting queue holds, as it keeps it: in order, or the heap of a PRIORITY queue."""
-    return list(getattr(queue, "_heap", queue))
+    # Not by the queue's own way to iterate, which is written in Python.
+    return list(_in_order(queue) if isinstance(queue, deque) else getattr(queue, "_heap", queue))
 
 
 class Eyes:
     """Wrappers around methods of one scheduler's objects. Raises Unsupported, when built, if it is another vLLM."""
 
-    def __init__(
-        self, books: Books, failed: Callable[[BaseException], None], freed: Callable[[str, int], None]
-    ) -> None:
-        """`freed`: told of a table that was cut to so many blocks."""
+    def __init__(self, books: Books, failed: Callable[[BaseException], None]) -> None:
         self.books = books
         self.scheduler = books.scheduler
         self.happened: list[Happened] = []
         self.ended: list[Ended] = []
         self.hits: dict[str, int] = {}
-        self.scheduling = False  # inside of `schedule`
         self._failed = failed
-        self._freed = freed
+        self.cut: Callable[[str, int], None] = lambda _name, _left: None  # told how many blocks a table is left
         self._blind = False
+        self.stirred = True  # somebody may have come to a queue, or left one
         self._taken: list[int] | None = None  # blocks freed by the preemption or finish that is under way
         self._short: Short | None = None
-        self._holding = [
+        self.holding = [
             getattr(self.scheduler, name)
             for name in ("kv_holding_waiting", "skipped_waiting")
             if hasattr(self.scheduler, name)
@@ -101,19 +101,11 @@ class Eyes:
                 delattr(owner, name)
         self._wrappers.clear()
 
-    def holding(self) -> list[Any]:
-        """Who waits in front of the waiting queue."""
-        return [*chain.from_iterable(map(raw, self._holding))]
-
     def waiting(self) -> Waiting:
         """The queues, by id."""
-        return Waiting(list(map(ID, self.holding())), list(map(ID, raw(self.scheduler.waiting))))
-
-    def forget(self) -> None:
-        """A call is told of: what was found in it is no more."""
-        self.happened.clear()
-        self.hits.clear()
-        self._short = None
+        return Waiting(
+            list(map(ID, chain.from_iterable(map(raw, self.holding)))), list(map(ID, raw(self.scheduler.waiting)))
+        )
 
     def _guard(self, error: BaseException) -> None:
         self._blind = True
@@ -139,23 +131,12 @@ class Eyes:
         note = self.happened.append
 
         def cache_full_blocks(request: Any, blocks: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._blind:
-                return original(request, blocks, *args, **kwargs)
-            before: Any = None
-            try:
-                first = kwargs["num_cached_blocks"] if "num_cached_blocks" in kwargs else args[0]
-                last = kwargs["num_full_blocks"] if "num_full_blocks" in kwargs else args[1]
-                before = [block.block_hash for block in blocks[first:last]]
-            except Exception as error:
-                self._guard(error)
             answer = original(request, blocks, *args, **kwargs)
-            if before:
+            if not self._blind:
                 try:
-                    ids = [
-                        block.block_id
-                        for block, old in zip(blocks[first:last], before, strict=True)
-                        if block.block_hash is not None and block.block_hash != old
-                    ]
+                    first = kwargs["num_cached_blocks"] if "num_cached_blocks" in kwargs else args[0]
+                    last = kwargs["num_full_blocks"] if "num_full_blocks" in kwargs else args[1]
+                    ids = [block.block_id for block in blocks[first:last] if block.block_hash is not None]
                     if ids:
                         note(Published(request.request_id, ids))
                 except Exception as error:
@@ -205,13 +186,12 @@ class Eyes:
         code, look = self._code, sys._getframe
 
         def can_be_freed(victim: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.scheduling and not self._blind:
-                frame = look(1)
-                if frame.f_code is code:
-                    try:
-                        self._short = self._failed_for(victim, frame.f_locals)
-                    except Exception as error:
-                        self._guard(error)
+            frame = look(1)
+            if frame.f_code is code and not self._blind:
+                try:
+                    self._short = self._failed_for(victim, frame.f_locals)
+                except Exception as error:
+                    self._guard(error)
             return original(victim, *args, **kwargs)
 
         return can_be_freed
@@ -232,13 +212,18 @@ class Eyes:
         return short
 
     def _preempt(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        code, look = self._code, sys._getframe
+
         def preempt(victim: Any, *args: Any, **kwargs: Any) -> Any:
             if self._blind:
                 return original(victim, *args, **kwargs)
             try:
-                if self.scheduling and self._short is None:
-                    raise Untellable("somebody was preempted, and no allocation had failed")
                 short, self._short = self._short, None
+                scheduling = look(1).f_code is code
+                if scheduling and short is None:
+                    raise Untellable("somebody was preempted, and no allocation had failed")
+                if not scheduling:
+                    short = None
                 self.happened.append(Demoted(victim.request_id, victim.num_computed_tokens, short))
                 self._taken = []
             except Exception as error:
@@ -255,6 +240,7 @@ class Eyes:
 
     def _queued_again(self, victim: Any) -> None:
         taken, self._taken = self._taken or [], None
+        self.stirred = True
         left = self._left(victim.request_id)
         self.happened.append(
             Requeued(
@@ -270,12 +256,14 @@ class Eyes:
 
     def _free_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def free_request(request: Any, *args: Any, **kwargs: Any) -> Any:
-            self._taken = []
+            if not self._blind:
+                self._taken = []
+                self.stirred = True
             answer = original(request, *args, **kwargs)
             if not self._blind:
                 try:
                     name = request.request_id
-                    taken, self._taken = self._taken, None
+                    taken, self._taken = self._taken or [], None
                     past = getattr(request, "num_preemptions", 0)
                     self.ended.append(Ended(name, request.status.name, taken, past, self._left(name)))
                     self.hits.pop(name, None)
@@ -287,5 +275,5 @@ class Eyes:
 
     def _left(self, name: str) -> list[int]:
         left = [block.block_id for block in self.books.owned.get(name, ())]
-        self._freed(name, len(left))
+        self.cut(name, len(left))
         return left

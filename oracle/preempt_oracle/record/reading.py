@@ -6,15 +6,15 @@ Columns are compared as wholes: a step in which nobody comes or goes, and nobody
 from __future__ import annotations
 
 from itertools import chain, compress
-from operator import attrgetter, ne
+from operator import attrgetter
 from typing import Any
 
 from preempt_oracle.engines.vllm_books import Books
 from preempt_oracle.record import records
 from preempt_oracle.record.eyes import ID, Eyes, raw
 
-#: Above so many requests, what can hardly change unseen is not looked at in every step.
-MANY = 1000
+#: What can hardly change unseen is looked at in one step of so many.
+AUDIT = 16
 
 _COMPUTED = attrgetter("num_computed_tokens")
 _PREEMPTIONS = attrgetter("num_preemptions")
@@ -28,73 +28,97 @@ class Reading:
         self.source = source
         self._scheduler = source.scheduler
         self._eyes = eyes
+        self.small_pool = source.small
+        self._queues = [*eyes.holding, self._scheduler.waiting]
         self._counts = counts
         self._running: list[Any] = []
-        self._waiting: list[Any] | None = None
-        self._holding: list[Any] = []
-        self._owners: list[str] = []
-        self._lengths: list[int] = []
+        self._waiting: list[list[Any]] | None = None
+        self._lengths: dict[str, int] = {}  # of each table, as far as it was told
 
-    def freed(self, name: str, left: int) -> None:
+    def cut(self, name: str, left: int) -> None:
         """A table was cut while a call was under way: what grows from here on is told as grown."""
-        if name in self._owners:
-            self._lengths[self._owners.index(name)] = left
+        if name in self._lengths:
+            self._lengths[name] = left
+
+    def free(self) -> int:
+        """Free blocks as the pool counts them."""
+        return int(self.source.pool.free_block_queue.num_free_blocks)
+
+    def appended(self, told: records.Stepped, cached: list[str]) -> tuple[list[records.Grown], list[str]]:
+        """The tables of those alone whom the worker is told of blocks, read off the allocator's own."""
+        owned, lengths, grown = self.source.owned, self._lengths, []
+        names = list(compress(cached, told.blocks))
+        if told.new:
+            names += [new.request for new in told.new]
+        for name in names:
+            table, kept = owned.get(name, ()), lengths.get(name, 0)
+            if len(table) < kept:
+                kept = 0
+            lengths[name] = len(table)
+            grown.append(records.Grown(name, kept, [block.block_id for block in table[kept:]]))
+        return grown, []
 
     def tables(self) -> tuple[list[records.Grown], list[str]]:
-        """Tables that are not as they were: read off the allocator's own, whatever the worker is told."""
-        owned = self.source.owned
-        owners, lengths = list(owned), list(map(len, owned.values()))
-        if owners == self._owners:
-            if lengths == self._lengths:
-                return [], []
-            changed = map(ne, lengths, self._lengths)
-            which = list(compress(zip(owners, self._lengths, strict=True), changed))
-            gone = []
-        else:
-            known = dict(zip(self._owners, self._lengths, strict=True))
-            which = [
-                (name, known.get(name, 0))
-                for name, length in zip(owners, lengths, strict=True)
-                if known.get(name, 0) != length
-            ]
-            gone = [name for name in self._owners if name not in owned]
-            self._owners = owners
+        """All tables that are not as they were, whatever the worker is told."""
+        owned, known = self.source.owned, self._lengths
+        lengths = dict(zip(owned, map(len, owned.values()), strict=True))
         self._lengths = lengths
+        if lengths == known:
+            return [], []
         grown = []
-        for name, kept in which:
-            table = owned[name]
-            if kept > len(table):
+        for name, length in lengths.items():
+            kept = known.get(name, 0)
+            if kept == length:
+                continue
+            if kept > length:
                 kept = 0
+            table = owned[name]
             grown.append(records.Grown(name, kept, [block.block_id for block in table[kept:]]))
-        return grown, gone
+        return grown, [name for name in known if name not in lengths]
+
+    def ran(self) -> list[Any] | None:
+        """Who runs, in order, if that is not as before."""
+        running = self._scheduler.running
+        if running == self._running:
+            return None
+        self._running = now = running[:]
+        return now  # type: ignore[no-any-return]
+
+    def queues(self, audit: bool, told: records.Books) -> list[list[Any]] | None:
+        """Who waits, queue by queue, if that is not as before; with computed tokens, if there is such a thing."""
+        if not (audit or self._eyes.stirred):
+            return None
+        self._eyes.stirred = False
+        waiting = list(map(raw, self._queues))
+        if any(map(_COMPUTED, chain.from_iterable(waiting))):
+            told.computed = [
+                (one.request_id, one.num_computed_tokens)
+                for one in chain.from_iterable(waiting)
+                if one.num_computed_tokens
+            ]
+        if waiting == self._waiting:
+            return None
+        self._waiting = waiting
+        return waiting
 
     def books(self) -> records.Books:
-        """vLLM's own books."""
-        scheduler, told = self._scheduler, records.Books(self.source.free())
-        running = scheduler.running
-        if running != self._running:
-            self._running = running[:]
+        """vLLM's own books, all of them."""
+        told = records.Books(self.free())
+        waiting, running = self.queues(True, told), self.ran()
+        if running is not None:
             told.running = list(map(ID, running))
-        waiting, holding = raw(scheduler.waiting), self._eyes.holding()
-        changed = waiting != self._waiting or holding != self._holding
-        if changed:
-            self._waiting, self._holding = waiting, holding
-            told.waiting = records.Waiting(list(map(ID, holding)), list(map(ID, waiting)))
-        if (waiting or holding) and (changed or len(waiting) < MANY) and any(map(_COMPUTED, chain(holding, waiting))):
-            told.computed = [
-                (one.request_id, one.num_computed_tokens) for one in chain(holding, waiting) if one.num_computed_tokens
-            ]
-        if self.source.small:
+        if waiting is not None:
+            *held, last = waiting
+            told.waiting = records.Waiting(list(map(ID, chain.from_iterable(held))), list(map(ID, last)))
+        if self.small_pool:
             told.small = self.small()
         return told
 
     def preemptions(self) -> int | None:
-        """vLLM's own counter, request by request; None: not looked at."""
+        """vLLM's own counter, request by request; None: it has none."""
         if not self._counts:
             return None
         requests = self._scheduler.requests
-        if len(requests) > MANY and not self._eyes.happened:
-            return None
         return int(sum(map(_PREEMPTIONS, requests.values())))
 
     def small(self) -> records.Small:

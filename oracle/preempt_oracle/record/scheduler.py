@@ -72,21 +72,35 @@ def recording(base: Any, start: Callable[[Any], Capture]) -> Any:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.capture = start(self)
+            self._engine_schedule = super().schedule
+            self._engine_update = super().update_from_output
 
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
             """One decision: a `step`."""
             capture = self.capture
             capture.before_step()
-            return observed(capture, super().schedule, capture.stepped, *args, **kwargs)
+            try:
+                answer = self._engine_schedule(*args, **kwargs)
+            except Exception as error:
+                capture.raised(error)
+                raise
+            capture.stepped(answer)
+            return answer
 
         def update_from_output(self, scheduler_output: Any, model_runner_output: Any, *args: Any, **kwargs: Any) -> Any:
             """A frame comes back: a `deliver`, and a `finish` for whoever ends with it."""
             capture = self.capture
             capture.before_outputs(scheduler_output, model_runner_output)
-            call = super().update_from_output
-            return observed(
-                capture, call, capture.after_outputs, scheduler_output, model_runner_output, *args, **kwargs
-            )
+            capture.inside = True
+            try:
+                answer = self._engine_update(scheduler_output, model_runner_output, *args, **kwargs)
+            except Exception as error:
+                capture.raised(error)
+                raise
+            finally:
+                capture.inside = False
+            capture.after_outputs(answer)
+            return answer
 
         def add_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
             """An `arrive`."""
@@ -133,13 +147,10 @@ def recording(base: Any, start: Callable[[Any], Capture]) -> Any:
 
 def observed(capture: Capture, call: Callable[..., Any], then: Callable[[Any], None], *args: Any, **kwargs: Any) -> Any:
     """The engine's call, told of behind it: its answer, or what it raised."""
-    capture.inside += 1
     try:
         answer = call(*args, **kwargs)
     except Exception as error:
         capture.raised(error)
         raise
-    finally:
-        capture.inside -= 1
     then(answer)
     return answer
