@@ -30,8 +30,6 @@ _ADDED = attrgetter("_output_token_ids")
 _OUTPUTS = attrgetter("outputs")
 _SHOWN = attrgetter("new_token_ids")
 _DRAFTS = attrgetter("spec_token_ids")
-#: Calls that are told of together.
-BATCH = 16
 _LABELS = (records.Published, records.Withdrawn)
 _flat = chain.from_iterable
 
@@ -118,10 +116,7 @@ class Capture:
         # Columns as they were told last.
         self._names: list[str] = []
         self._tokens: list[int] = []
-        # A small pool is told of at once, as is who drafts: its outputs are cut in place.
-        self._cut = bool(self._reading.small_pool or scheduler.num_spec_tokens)
-        self._batch = 1 if self._cut else BATCH
-        self._pending: list[tuple[Any, ...]] = []
+        self._drafts = bool(scheduler.num_spec_tokens)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -133,17 +128,9 @@ class Capture:
         """What comes now cannot be told."""
         if not self.over:
             self.lost += 1
-            self._last_words()
             self.end()
             self.channel.put(records.Stop(why))
             self.channel.flush()
-
-    def _last_words(self) -> None:
-        try:
-            self.settle()
-        except Exception as error:
-            self.end()
-            self.channel.put(records.Stop(f"the recorder failed: {describe(error)}"))
 
     def end(self) -> None:
         """Take the eyes off the scheduler."""
@@ -153,8 +140,6 @@ class Capture:
 
     def close(self) -> None:
         """The engine shuts down: a regular end."""
-        if not self.over:
-            self._last_words()
         self.end()
         self.channel.close(records.Bye(), lambda: self.lost)
 
@@ -187,7 +172,7 @@ class Capture:
             request.arrival_time,
             salt,
         )
-        self._put_off((told,))
+        self.channel.put(told)
 
     def before_step(self) -> None:
         """In front of `schedule`, where pipeline stages space the decodes of a request."""
@@ -208,8 +193,7 @@ class Capture:
             None, None, None, cached.num_computed_tokens, cached.new_block_ids, records.Books(reading.free())
         )
         if eyes.happened:
-            told.happened = eyes.happened[:]
-            eyes.happened.clear()
+            told.happened = eyes.happened
         if output.num_scheduled_tokens:
             self._frames.append(frame)
         else:
@@ -220,8 +204,7 @@ class Capture:
         if again := seams.resumed(cached):
             self._resumed(told, cached, again)
         if told.new or told.resumed:
-            told.hits = eyes.hits.copy()
-        eyes.hits.clear()
+            told.hits = eyes.hits
         if drafts := output.scheduled_spec_decode_tokens:
             told.drafts = list(zip(drafts, map(len, drafts.values()), strict=True))
         if self._flights is not None:
@@ -233,39 +216,20 @@ class Capture:
             live = self._scheduler.requests
             frame.added = [_ADDED(live[name]) if name in live else [] for name in output.num_scheduled_tokens]
             told.preemptions = reading.preemptions()
+        told.full = audit
         told.grown, told.gone = reading.tables() if audit else reading.appended(told, cached.req_ids)
         if reading.small_pool:
             told.books.small = reading.small()
         waiting = reading.queues(audit or bool(told.new or told.resumed), told.books)
-        self._put_off((frame, told, reading.ran(), waiting))
+        self.channel.put(self._columns(frame, told, reading.ran(), waiting))
+        eyes.happened.clear()
+        eyes.hits.clear()
 
     def _resumed(self, told: records.Stepped, cached: Any, again: Collection[str]) -> None:
-        # A runner makes the lists that it is sent of these its own, and appends to them.
-        told.blocks = [blocks and [list(ids) for ids in blocks] for blocks in told.blocks]
         for name in cached.req_ids:
             if name in again:
                 some = seams.resumed_tokens(cached, name)
                 told.resumed.append((name, None if some is None else len(some)))
-
-    def _put_off(self, one: tuple[Any, ...]) -> None:
-        """Tell of a call together with those behind it.
-
-        What is kept of it until then does not change meanwhile. Told of at once, each costs several times as much,
-        because neither our own lines nor what they read are in the processor's cache.
-        """
-        self._pending.append(one)
-        if len(self._pending) >= self._batch:
-            self.settle()
-
-    def settle(self) -> None:
-        """Tell of what was put off."""
-        pending, self._pending = self._pending, []
-        put = self.channel.put
-        for one in pending:
-            if len(one) == 1:
-                put(one[0])
-            else:
-                put(self._columns(*one) if len(one) == 4 else self._outputs(*one))
 
     def _columns(self, frame: Frame, told: records.Stepped, running: Any, waiting: Any) -> records.Stepped:
         """A step, its columns compared with those told last."""
@@ -311,10 +275,12 @@ class Capture:
             frames.remove(frame)
         else:
             frame = frames.popleft()
-        before = None if frame.added is None else list(map(len, frame.added))
-        if self._cut:  # the rows may be cut in place
-            sampled = [row[:] for row in self._rows(frame, sampled)]
-        self._landing = frame, sampled, before
+        rows = self._rows(frame, sampled)
+        before = None
+        if self._drafts or frame.added is not None:
+            rows = [row[:] for row in rows]
+            before = None if frame.added is None else list(map(len, frame.added))
+        self._landing = frame, rows, before
 
     def _rows(self, frame: Frame, sampled: Any) -> Any:
         """The sampled tokens of each request of a frame: the runner has an order of its own."""
@@ -333,52 +299,39 @@ class Capture:
             if eyes.ended:
                 raise Untellable("requests ended while no frame came back")
             return
-        ended: list[Any] = []
-        labels: list[Any] = []
-        if eyes.ended:
-            ended = eyes.ended[:]
-            eyes.ended.clear()
-        if eyes.happened:
-            # Labels of blocks belong to the outputs; anything else is told with the step that comes.
-            labels = [one for one in eyes.happened if isinstance(one, _LABELS)]
-            eyes.happened[:] = [one for one in eyes.happened if not isinstance(one, _LABELS)]
-        frame, sampled, before = landing
-        added = None
-        if before is not None:
-            added = list(map(getitem, frame.added or (), map(slice, before, repeat(None))))
-        self._put_off((frame, sampled, answer, added, ended, labels))
-        if not self._scheduler.requests:
-            self.settle()
-            self.channel.flush()  # there may be no step for a long time
-
-    def _outputs(
-        self, frame: Frame, rows: Any, answer: Any, added: Any, ended: list[Any], labels: list[Any]
-    ) -> records.Landed:
-        """A frame that came back. `rows`: copied, or the runner's answer."""
-        if not isinstance(rows, list):
-            rows = self._rows(frame, rows)
+        frame, rows, before = landing
         tokens = list(_flat(rows))
         if tokens and type(tokens[0]) is not int:
             tokens = list(map(int, tokens))
-        counts: list[int] = list(map(len, rows))
-        told = records.Landed(frame.number, tokens, ended=ended, happened=labels)
-        shown = list(_flat(map(_OUTPUTS, answer.values())))
-        texts, names = list(map(_SHOWN, shown)), list(map(ID, shown))
-        if counts.count(1) == len(counts):
+        told = records.Landed(frame.number, tokens)
+        shown = [] if not answer else next(iter(answer.values())).outputs
+        if len(answer) > 1:  # there are several front ends
+            shown = list(_flat(map(_OUTPUTS, answer.values())))
+        names, texts = list(map(ID, shown)), list(map(_SHOWN, shown))
+        if len(tokens) == len(rows) and not self._drafts:  # without drafts nobody gets more than one
             right = names == frame.names and texts == rows  # most often the very same lists
         else:
-            told.counts = counts
-            right = names == list(compress(frame.names, counts)) and texts == list(filter(None, rows))
+            told.counts = list(map(len, rows))
+            right = names == list(compress(frame.names, rows)) and texts == list(filter(None, rows))
         if not right:
             told.shown = list(zip(names, texts, strict=True))
-        if added is not None and added != rows:
-            told.added = added
-        return told
+        if before is not None:
+            added: list[Any] = list(map(getitem, frame.added or (), map(slice, before, repeat(None))))
+            if added != rows:
+                told.added = added
+        if eyes.ended:
+            told.ended = eyes.ended
+        if eyes.happened:
+            # Labels of blocks belong to the outputs; anything else is told with the step that comes.
+            told.happened = [one for one in eyes.happened if isinstance(one, _LABELS)]
+            eyes.happened[:] = [one for one in eyes.happened if not isinstance(one, _LABELS)]
+        self.channel.put(told)
+        if not self._scheduler.requests:
+            self.channel.flush()  # there may be no step for a long time
 
     @harmless
     def drafted(self, names: list[str]) -> None:
         """Behind `update_draft_token_ids`: what counts is what the scheduler kept of the drafts."""
-        self.settle()
         live = self._scheduler.requests
         known = [name for name in names if name in live]
         self.channel.put(records.Drafted(known, list(map(len, map(_DRAFTS, map(live.__getitem__, known))))))
@@ -392,7 +345,6 @@ class Capture:
     def after_finish(self) -> None:
         """Behind `finish_requests`: cancelled, in one call."""
         if self.eyes.ended:
-            self.settle()
             self.channel.put(records.Aborted(self.eyes.ended, self._reading.books()))
             self.eyes.ended.clear()
             if not self._scheduler.requests:
@@ -401,7 +353,6 @@ class Capture:
     @harmless
     def after_reset(self) -> None:
         """Behind `reset_prefix_cache` under running requests."""
-        self.settle()
         grown, gone = self._reading.tables()
         small = self._reading.small() if self._reading.small_pool else None
         self.channel.put(records.Cleared(self.eyes.happened, grown, gone, small))
@@ -415,7 +366,6 @@ class Capture:
         kinds = {"PAUSED_ALL": "pause", "UNPAUSED": "resume"}
         if {before, state} - kinds.keys():
             raise Untellable(f"the scheduler was put into the state {state}: a pause of admission alone has no words")
-        self.settle()
         self.channel.put(records.Paused(kinds[state]))
         self.channel.flush()
 
@@ -425,6 +375,5 @@ class Capture:
         told = engine_error(error, "vllm")
         if told["origin"] != "engine":
             raise error
-        self.settle()
         self.channel.put(records.Broke(dict(told)))
         self.close()

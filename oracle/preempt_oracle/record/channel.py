@@ -20,12 +20,12 @@ from preempt_oracle.record import records
 
 LOGGER = logging.getLogger("preempt_oracle.record")
 BATCH = 1 << 16  # bytes that are sent at once, whenever it is
-STEPS = 16  # records that are sent at once behind a decision, however little they say
+RECORDS = 16  # that are sent at once behind a decision, however little they say
 BUFFER = 1 << 20  # bytes that the socket is asked to hold
 START = 120.0  # seconds that a keeper has to come to life
 PATIENCE = 10.0  # seconds that the end of the engine waits for the keeper
 OVER = b"over\n"  # the keeper's word that it has said itself why nothing more is taken
-_EMPTY = bytes(records.LENGTH)
+_encode = records.ENCODER.encode
 _NOW = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
@@ -41,8 +41,9 @@ class Channel:
         self.stopped = False
         self.place = ""  # where the keeper writes
         self._limit = limit
-        self._gathered = bytearray()
-        self._records = 0
+        self._gathered: list[bytes] = []  # records, and their size
+        self._size = 0
+        self._sending = bytearray()  # what the keeper could not take yet
         self._owner = os.getpid()
         self._closed = False
         ours, theirs = socket.socketpair()
@@ -75,11 +76,10 @@ class Channel:
         atexit.register(self._at_exit)
 
     def _greeted(self, begun: records.Begun) -> str:
-        self._append(begun)
+        data = _encode(begun)
         self._socket.settimeout(START)
         try:
-            self._socket.sendall(self._gathered)
-            self._gathered.clear()
+            self._socket.sendall(len(data).to_bytes(records.LENGTH, "little") + data)
             answer = b""
             while not answer.endswith(b"\n"):
                 some = self._socket.recv(4096)
@@ -94,37 +94,32 @@ class Channel:
             raise CannotStart(rest)
         return rest
 
-    def _append(self, record: records.Begun | records.Record) -> None:
-        gathered, at = self._gathered, len(self._gathered)
-        gathered += _EMPTY
-        try:
-            records.ENCODER.encode_into(record, gathered, at + records.LENGTH)
-        except BaseException:
-            del gathered[at:]
-            raise
-        gathered[at : at + records.LENGTH] = (len(gathered) - at - records.LENGTH).to_bytes(records.LENGTH, "little")
-
     def put(self, record: records.Record) -> None:
         """One record. Raises what an encoder raises, and then it is not sent."""
         if self.stopped:
             return
-        self._append(record)
-        self._records += 1
+        data = _encode(record)
+        self._gathered.append(data)
+        self._size += len(data)
         # Behind a decision the model runs, and this thread waits for it: then the keeper is in nobody's way.
-        if (self._records >= STEPS and isinstance(record, records.Stepped)) or len(self._gathered) >= BATCH:
+        if (len(self._gathered) >= RECORDS and type(record) is records.Stepped) or self._size >= BATCH:
             self.flush()
-            if len(self._gathered) > self._limit and not isinstance(record, records.Stop):
+            if self._size + len(self._sending) > self._limit and type(record) is not records.Stop:
                 why = f"{self._limit >> 20} MB wait to be written: the disk or the processor is too slow"
-                self._append(records.Stop(why))
+                self.put(records.Stop(why))
                 self.stopped = True
 
     def flush(self) -> None:
         """Send what is gathered, as far as the keeper takes it now."""
-        self._records = 0
-        gathered = self._gathered
+        sending = self._sending
+        for data in self._gathered:
+            sending += len(data).to_bytes(records.LENGTH, "little")
+            sending += data
+        self._gathered.clear()
+        self._size = 0
         try:
-            while gathered:
-                del gathered[: self._socket.send(gathered, _NOW)]
+            while sending:
+                del sending[: self._socket.send(sending, _NOW)]
         except BlockingIOError:
             return
         except OSError as error:
@@ -132,7 +127,7 @@ class Channel:
 
     def _gone(self, why: str) -> None:
         """There is nobody at the other end any more."""
-        self._gathered.clear()
+        self._sending.clear()
         if self.stopped and self._closed:
             return
         self.stopped = True
@@ -152,8 +147,7 @@ class Channel:
         if os.getpid() != self._owner:  # a fork of the engine: the keeper is not its own
             self._socket.close()
             return
-        if not self.stopped:
-            self._append(last)
+        self.put(last)
         until = time.monotonic() + PATIENCE
         if not (self._drained(until) and self._heard_out(until)):
             LOGGER.warning("the disk did not answer within %g s: the end of the recording may be missing", PATIENCE)
@@ -167,10 +161,10 @@ class Channel:
 
     def _drained(self, until: float) -> bool:
         self.flush()
-        while self._gathered and (left := until - time.monotonic()) > 0:
+        while self._sending and (left := until - time.monotonic()) > 0:
             select.select([], [self._socket], [], left)
             self.flush()
-        return not self._gathered
+        return not self._sending
 
     def _heard_out(self, until: float) -> bool:
         """Wait for the keeper to close its end."""

@@ -136,8 +136,11 @@ class Eyes:
                 try:
                     first = kwargs["num_cached_blocks"] if "num_cached_blocks" in kwargs else args[0]
                     last = kwargs["num_full_blocks"] if "num_full_blocks" in kwargs else args[1]
-                    ids = [block.block_id for block in blocks[first:last] if block.block_hash is not None]
-                    if ids:
+                    if last - first == 1:
+                        block = blocks[first]
+                        if block.block_hash is not None:
+                            note(Published(request.request_id, [block.block_id]))
+                    elif ids := [block.block_id for block in blocks[first:last] if block.block_hash is not None]:
                         note(Published(request.request_id, ids))
                 except Exception as error:
                     self._guard(error)

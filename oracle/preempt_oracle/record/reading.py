@@ -47,15 +47,18 @@ class Reading:
     def appended(self, told: records.Stepped, cached: list[str]) -> tuple[list[records.Grown], list[str]]:
         """The tables of those alone whom the worker is told of blocks, read off the allocator's own."""
         owned, lengths, grown = self.source.owned, self._lengths, []
-        names = list(compress(cached, told.blocks))
-        if told.new:
-            names += [new.request for new in told.new]
-        for name in names:
-            table, kept = owned.get(name, ()), lengths.get(name, 0)
+        for name, told_of in zip(compress(cached, told.blocks), filter(None, told.blocks), strict=True):
+            table, kept, ids = owned.get(name, ()), lengths.get(name, 0), told_of[0]
+            lengths[name] = len(table)
+            if len(table) == kept + len(ids) and len(ids) == 1 and table[-1].block_id == ids[0]:
+                continue  # just what the worker is told
             if len(table) < kept:
                 kept = 0
-            lengths[name] = len(table)
             grown.append(records.Grown(name, kept, [block.block_id for block in table[kept:]]))
+        for new in told.new:
+            table, kept = owned.get(new.request, ()), lengths.get(new.request, 0)
+            lengths[new.request] = len(table)
+            grown.append(records.Grown(new.request, kept, [block.block_id for block in table[kept:]]))
         return grown, []
 
     def tables(self) -> tuple[list[records.Grown], list[str]]:

@@ -168,6 +168,7 @@ class Stepped(msgspec.Struct, array_like=True, tag=3):
     books: Books
     preemptions: int | None = None
     happened: list[Happened] = []
+    full: bool = False  # all tables were looked at; otherwise who grew by just what is in `blocks` is not in `grown`
     grown: list[Grown] = []
     gone: list[str] = []  # tables that are no more
     new: list[New] = []

@@ -119,6 +119,8 @@ class Replay:
         teller.before()
         starts = {new.request: new.computed for new in told.new}
         starts.update(zip(output.scheduled_cached_reqs.req_ids, told.starts, strict=True))
+        if not told.full:
+            self._as_told(told, output.scheduled_cached_reqs.req_ids)
         Step(mirror, told, list(scheduled.items())).play(starts)
         mirror.regrown(told.grown, told.gone)
         mirror.read(told.books, past=told.preemptions, cached=told.cached_counts)
@@ -126,6 +128,14 @@ class Replay:
         if scheduled:
             self._frames[teller.frame] = scheduled
         self._tell(event)
+
+    def _as_told(self, told: records.Stepped, cached: list[str]) -> None:
+        """Fill in the tables that grew by just what the worker is told of."""
+        named = {one.request for one in told.grown}
+        owned = self._mirror.owned
+        for name, blocks in zip(cached, told.blocks, strict=True):
+            if blocks and name not in named:
+                told.grown.append(records.Grown(name, len(owned.get(name, ())), blocks[0]))
 
     def _landed(self, told: records.Landed) -> None:
         mirror = self._mirror
