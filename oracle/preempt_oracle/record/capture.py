@@ -224,6 +224,7 @@ class Capture:
         self.channel.put(self._columns(frame, told, reading.ran(), waiting))
         eyes.happened.clear()
         eyes.hits.clear()
+        eyes.short = None
 
     def _resumed(self, told: records.Stepped, cached: Any, again: Collection[str]) -> None:
         for name in cached.req_ids:

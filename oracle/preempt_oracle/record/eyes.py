@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from operator import attrgetter
+from types import FrameType
 from typing import Any
 
 from preempt_oracle.engines.child import Unsupported, require
@@ -34,6 +35,7 @@ from preempt_oracle.record.records import (
 
 #: Variables of `Scheduler.schedule` that are read where it is about to preempt.
 LOCALS = ("request", "num_new_tokens", "num_scheduled_tokens")
+DEEP = 8  # calls between `schedule` and what is wrapped, at most
 ID = attrgetter("request_id")
 _in_order = deque.__iter__
 
@@ -62,7 +64,7 @@ class Eyes:
         self._blind = False
         self.stirred = True  # somebody may have come to a queue, or left one
         self._taken: list[int] | None = None  # blocks freed by the preemption or finish that is under way
-        self._short: Short | None = None
+        self.short: Short | None = None  # the allocation that failed in this step
         self.holding = [
             getattr(self.scheduler, name)
             for name in ("kv_holding_waiting", "skipped_waiting")
@@ -186,18 +188,26 @@ class Eyes:
         return free_blocks
 
     def _about_to_preempt(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        code, look = self._code, sys._getframe
-
         def can_be_freed(victim: Any, *args: Any, **kwargs: Any) -> Any:
-            frame = look(1)
-            if frame.f_code is code and not self._blind:
+            if not self._blind:
                 try:
-                    self._short = self._failed_for(victim, frame.f_locals)
+                    frame = self._scheduling()
+                    if frame is not None:
+                        self.short = self._failed_for(victim, frame.f_locals)
                 except Exception as error:
                     self._guard(error)
             return original(victim, *args, **kwargs)
 
         return can_be_freed
+
+    def _scheduling(self) -> FrameType | None:
+        """The call of `schedule` that is under way; somebody else may have wrapped what it calls, too."""
+        frame: FrameType | None = sys._getframe(2)
+        for _ in range(DEEP):
+            if frame is None or frame.f_code is self._code:
+                return frame
+            frame = frame.f_back
+        return None
 
     def _failed_for(self, victim: Any, seen: Any) -> Short:
         request, planned = seen["request"], seen["num_scheduled_tokens"]
@@ -215,18 +225,13 @@ class Eyes:
         return short
 
     def _preempt(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        code, look = self._code, sys._getframe
-
         def preempt(victim: Any, *args: Any, **kwargs: Any) -> Any:
             if self._blind:
                 return original(victim, *args, **kwargs)
             try:
-                short, self._short = self._short, None
-                scheduling = look(1).f_code is code
-                if scheduling and short is None:
+                short, self.short = self.short, None
+                if short is None and self._scheduling() is not None:
                     raise Untellable("somebody was preempted, and no allocation had failed")
-                if not scheduling:
-                    short = None
                 self.happened.append(Demoted(victim.request_id, victim.num_computed_tokens, short))
                 self._taken = []
             except Exception as error:

@@ -360,7 +360,9 @@ def serve(scheduler: Any, requests: Iterable[Any], steps: int = 400) -> list[str
             request = scheduler.requests[name]
             done = request.num_computed_tokens == request.num_tokens
             rows.append([1000 + 7 * request.num_tokens] if done else [])
-        told = SimpleNamespace(req_ids=names, sampled_token_ids=rows, req_id_to_index={name: i for i, name in enumerate(names)})
+        told = SimpleNamespace(
+            req_ids=names, sampled_token_ids=rows, req_id_to_index={name: i for i, name in enumerate(names)}
+        )
         answer = scheduler.update_from_output(output, told)
         seen += [f"{o.request_id}:{o.new_token_ids}" for o in answer[0].outputs]
     return seen
@@ -398,5 +400,12 @@ def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def vllm() -> SimpleNamespace:
     """The pieces above, as importlib mode has no modules beside a test."""
     return SimpleNamespace(
-        Recorded=Recorded, Beside=Beside, begin=begin, Plain=FakeScheduler, Request=Request, Status=Status, serve=serve, workload=workload
+        Recorded=Recorded,
+        Beside=Beside,
+        begin=begin,
+        Plain=FakeScheduler,
+        Request=Request,
+        Status=Status,
+        serve=serve,
+        workload=workload,
     )
