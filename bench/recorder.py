@@ -26,15 +26,15 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = HERE / "results" / "recorder.json"
 NEEDED = ("attr", "attrs", "msgspec", "backports")  # lent to vLLM's Python, which must be of the same version as ours
-VERSION, TURNS = "0.33.0", 12
+VERSION, TURNS = "0.33.0", 16
 #: Workload -> blocks of the pool per request that may run. A request comes to need 40 at most, 23 on the average.
-WORKLOADS = {"decoding": 26, "preempting": 22}
+WORKLOADS = {"decoding": 28, "preempting": 22}
 
 
 def variants(folder: str) -> dict[str, dict[str, str] | None]:
     """What is compared: settings of the recorder; None is vLLM's own class."""
     record, online = {"DIR": folder}, {"ONLINE": "on"}
-    return {"without": None, "recorder": record, "online monitor": online, "both": record | online}
+    return {"without": None, "recorder": record, "online monitor": online}
 
 
 def measure(version: str = VERSION, turns: int = TURNS) -> dict[str, Any] | None:
@@ -73,6 +73,18 @@ def show(kept: dict[str, Any]) -> Table:
             "yes" if row["recorded_to_the_end"] else "NO",
         )  # fmt: skip
     return table
+
+
+def page(kept: dict[str, Any]) -> str:
+    """The figures as they stand in docs/recording.md."""
+    lines = ["| workload | running | | engine's thread | least | the process beside it |", "|---|---|---|---|---|---|"]
+    for row in kept["rows"]:
+        plain = row["variant"] == "without"
+        spent = f"{row['thread_ms_median']:.2f} ms a step" if plain else f"{row['median_ratio'] - 1:+.1%}"
+        least = f"{row['thread_ms_least']:.2f} ms" if plain else f"{row['least_ratio'] - 1:+.1%}"
+        beside = "" if plain else f"{row['beside_ms']:.2f} ms a step"
+        lines.append(f"| {row['workload']} | {row['running']} | {row['variant']} | {spent} | {least} | {beside} |")
+    return "\n".join(lines) + "\n"
 
 
 def main(version: str = VERSION, turns: str = str(TURNS)) -> None:

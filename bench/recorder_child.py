@@ -1,6 +1,6 @@
 """A real vLLM scheduler with and without the recorder, in vLLM's Python: `recorder.py` starts it and says how.
 
-Each variant schedules the same workload, in turns of a hundred steps, so that a shared machine is as busy for one as
+Each variant schedules the same workload, in turns of fifty steps, so that a shared machine is as busy for one as
 for the other; a turn is compared with the one next to it that records nothing. Times are CPU times of the engine's
 thread inside of `add_request`, `schedule` and `update_from_output`, and of the process beside it. The model is a wait.
 """
@@ -32,9 +32,9 @@ import vllm_build as build  # noqa: E402
 from preempt_oracle.record import settings as configured  # noqa: E402
 from preempt_oracle.record import vllm as recorded  # noqa: E402
 
-TURN = 100  # steps
-WARM = 6  # turns that fill the pool and are not counted
-WAIT = 0.002  # seconds of the model's: what it is does not matter, it is there to let the other process work
+TURN = 50  # steps
+WARM = 8  # turns that fill the pool and are not counted
+WAIT = 0.005  # seconds of the model's, in which the other process works; a real model takes longer
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -77,7 +77,7 @@ class Served:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def turn(self, *, count: bool) -> None:
-        """A hundred steps."""
+        """Fifty steps."""
         before = self.keeper()
         spent = sum(self.step(count) for _ in range(TURN))
         if count:
@@ -91,6 +91,8 @@ class Served:
         while len(scheduler.requests) < self.shape.max_running + 4:
             prompt = [rng.randrange(50_000) for _ in range(rng.randint(32, 256))]
             told = {"request": f"req-{self.born}", "prompt": prompt, "max_tokens": rng.randint(200, 700)}
+            if self.born < self.shape.max_running:  # as if it had run for a while already: no two end together
+                told["max_tokens"] = rng.randint(1, 700)
             request = build.request(self.shape, {**told, "arrival": self.born})
             before = clock()
             scheduler.add_request(request)

@@ -245,7 +245,8 @@ class Capture:
             self._tokens = told.counts = tokens
         frame.names = self._names
         if running is not None:
-            told.books.running = list(map(ID, running))
+            ids = list(map(ID, running))
+            told.books.running = ids == names or ids
         if waiting is not None:
             *held, last = waiting
             told.books.waiting = records.Waiting(list(map(ID, _flat(held))), list(map(ID, last)))

@@ -51,7 +51,7 @@ class Kept(Books):
     def read(self, told: records.Books) -> None:
         """Read them anew."""
         self._told = told
-        if told.running is not None:
+        if isinstance(told.running, list):
             self._running = told.running
         if told.waiting is not None:
             self._waiting = self.ordered(told.waiting)

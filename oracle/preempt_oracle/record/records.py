@@ -134,7 +134,7 @@ class Books(msgspec.Struct, array_like=True):
     """vLLM's own books behind a call."""
 
     free: int
-    running: list[str] | None = None
+    running: list[str] | bool | None = None  # True: whom the step grants something, in that order
     waiting: Waiting | None = None
     computed: list[tuple[str, int]] = []  # who waits with computed tokens
     small: Small | None = None

@@ -123,6 +123,8 @@ class Replay:
             self._as_told(told, output.scheduled_cached_reqs.req_ids)
         Step(mirror, told, list(scheduled.items())).play(starts)
         mirror.regrown(told.grown, told.gone)
+        if told.books.running is True:
+            told.books.running = self._names
         mirror.read(told.books, past=told.preemptions, cached=told.cached_counts)
         event = teller.step(output)
         if scheduled:

@@ -68,8 +68,8 @@ class Step:
                 if isinstance(one, records.Published):
                     name: str | None = one.request
                 else:
-                    if owners is None:
-                        owners = {block: made.request for made in segment for block in self._blocks(made)}
+                    if owners is None:  # of those who share a block, the first took it from the pool
+                        owners = {block: made.request for made in segment[::-1] for block in self._blocks(made)}
                     name = owners.get(one.block)
                 index = next((i for i in range(at, len(segment)) if segment[i].request == name), None)
                 if index is not None:

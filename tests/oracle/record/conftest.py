@@ -337,7 +337,8 @@ class Direct:
 
 def begin(scheduler: Any, **more: Any) -> Any:
     """The recorder, without a process of its own."""
-    return recorded.begin(scheduler, **{"version": VERSION, "traits": TRAITS, "listed": True, "connect": Direct} | more)
+    given: dict[str, Any] = {"version": VERSION, "traits": TRAITS, "listed": True, "connect": Direct}
+    return recorded.begin(scheduler, **given | more)
 
 
 Recorded = recorded.recording(FakeScheduler, begin)

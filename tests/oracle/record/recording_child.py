@@ -7,8 +7,11 @@ looked at as a large one, whatever its size.
 
 import os
 import sys
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 spec = find_spec("preempt_oracle")
 assert spec is not None
@@ -22,31 +25,32 @@ child.claim()  # before the imports below: vLLM prints while it is imported
 import vllm_child  # type: ignore[import-not-found]  # noqa: E402
 
 from preempt_oracle.engines import vllm_books  # noqa: E402
-from preempt_oracle.record import channel, keeper, records, shape  # noqa: E402
-from preempt_oracle.record import vllm as recorded  # noqa: E402
+from preempt_oracle.record import keeper, records  # noqa: E402
+
+recorded: Any = import_module("preempt_oracle.record.vllm")
+shape: Any = import_module("preempt_oracle.record.shape")
 
 
 class Direct:
     """A channel without a process behind it: what is sent is kept at once, by the keeper's own."""
 
-    def __init__(self, begun, limit):  # type: ignore[no-untyped-def]
+    def __init__(self, begun: records.Begun, limit: int) -> None:
         self.keeper = keeper.Keeper(records.FIRST.decode(records.ENCODER.encode(begun)), log)
 
     @property
-    def stopped(self):  # type: ignore[no-untyped-def]
+    def stopped(self) -> bool:
         return self.keeper.idle
 
-    def put(self, record):  # type: ignore[no-untyped-def]
+    def put(self, record: records.Record) -> None:
         self.keeper.take(records.DECODER.decode(records.ENCODER.encode(record)))
 
-    def flush(self):  # type: ignore[no-untyped-def]
-        pass
+    def flush(self) -> None: ...
 
-    def close(self, last, lost):  # type: ignore[no-untyped-def]
+    def close(self, last: records.Record, lost: Any) -> None:
         self.put(last)
 
 
-def log(text):  # type: ignore[no-untyped-def]
+def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -55,16 +59,14 @@ class Both(vllm_child.Vllm):  # type: ignore[misc]
 
     starts = 0
 
-    def start(self, config):  # type: ignore[no-untyped-def]
+    def start(self, config: dict[str, Any]) -> Any:
         self.starts += 1
         vllm_books.SMALL = shape.SMALL = 0 if self.starts % 2 else 64
         return super().start(config)
 
 
 if os.environ.pop("RECORDING", "beside") == "inside":
-    begin = recorded.begin
-    recorded.begin = lambda *args: begin(*args, connect=Direct)
-assert channel.Channel is not Direct
+    recorded.begin = partial(recorded.begin, connect=Direct)
 vllm_child.build.Scheduler = recorded.RecordingScheduler
 vllm_child.features.AsyncScheduler = recorded.RecordingAsyncScheduler
 
