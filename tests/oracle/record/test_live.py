@@ -142,11 +142,12 @@ def test_the_recorder_sees_what_the_adapter_sees(recorded, policy):
         seen.update(name for name in ("chunked", "caching", "watermark", "drafts") if getattr(limits, name))
         seen.update(type(e).__name__ for e in run.events)
         seen.update(act.__class__.__name__ for e in run.events for act in getattr(e, "acts", ()))
-    print(dict(seen))
+    print(dict(seen))  # `pytest -s` shows how much was compared
     assert min(seen["small"], seen["large"]) > 20, seen
     assert seen["preemptions"] > 50, seen
     assert seen["frames > 1"] > 5, seen
-    assert {"chunked", "caching", "drafts", "Abort", "Control", "Plan", "Unplan", "Withdraw", "Publish"} <= seen.keys()
+    assert {"chunked", "caching", "drafts", "Abort", "Control", "Withdraw", "Publish"} <= seen.keys()
+    assert policy == "vllm-fcfs" or seen["Plan"] > 3, seen  # FCFS never takes a grant back
 
 
 #: Findings of both versions (docs/findings.md), F11 among them, in which the engine dies.
