@@ -109,6 +109,7 @@ class Capture:
         self._reading = Reading(books, self.eyes, counts=self._counts)
         self.eyes.cut = self._reading.cut
         self._flights = Flights(scheduler, stages) if stages > 1 else None
+        self.paced = stages > 1  # `before_step` wants to be told
         self._held_back: list[str] = []
         self._frames: deque[Frame] = deque()
         self._landing: tuple[Frame, Any, list[int] | None] | None = None

@@ -20,7 +20,7 @@ from preempt_oracle.record import records
 
 LOGGER = logging.getLogger("preempt_oracle.record")
 BATCH = 1 << 16  # bytes that are sent at once, whenever it is
-RECORDS = 16  # that are sent at once behind a decision, however little they say
+RECORDS = 64  # that are sent at once behind a decision, however little they say
 BUFFER = 1 << 20  # bytes that the socket is asked to hold
 START = 120.0  # seconds that a keeper has to come to life
 PATIENCE = 10.0  # seconds that the end of the engine waits for the keeper

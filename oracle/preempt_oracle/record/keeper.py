@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +28,8 @@ from preempt_oracle.verdict import UnknownPolicy
 from preempt_spec.micro import Malformed
 
 Log = Callable[[str], None]
-POLL = 1.0  # seconds of silence after which what is gathered is written though it is little
+POLL = 0.02  # seconds between two looks for records
+FLUSH = 50  # looks without a record after which what is gathered is written though it is little
 SILENT = "the engine ended without a word"
 
 
@@ -97,15 +99,22 @@ def describe(error: BaseException) -> str:
 
 
 def framed(stream: socket.socket, silence: Callable[[], bool]) -> Iterator[memoryview]:
-    """The records of a stream, until it ends; `silence` is called when nothing comes, and may end it."""
-    stream.settimeout(POLL)
+    """The records of a stream, until it ends; `silence` is called when nothing comes, and may end it.
+
+    The stream is looked at now and then. Whoever waits in it has to be woken by the sender, and that costs the engine
+    more than to read and encode what it sends.
+    """
+    stream.setblocking(False)
     pending = bytearray()
+    looks = 0
     while True:
         try:
             some = stream.recv(1 << 20)
-        except TimeoutError:
-            if silence():
+        except BlockingIOError:
+            looks += 1
+            if looks % FLUSH == 0 and silence():
                 return
+            time.sleep(POLL)
             continue
         except OSError:
             return
@@ -149,7 +158,7 @@ def serve(stream: socket.socket, log: Log) -> None:
     if keeper is not None and not keeper.idle:
         keeper.stop(SILENT)
     with suppress(OSError):  # nobody listens
-        stream.sendall(OVER)
+        stream.send(OVER)
     stream.close()
 
 

@@ -78,7 +78,8 @@ def recording(base: Any, start: Callable[[Any], Capture]) -> Any:
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
             """One decision: a `step`."""
             capture = self.capture
-            capture.before_step()
+            if capture.paced:
+                capture.before_step()
             try:
                 answer = self._engine_schedule(*args, **kwargs)
             except Exception as error:
