@@ -21,6 +21,7 @@ from typing import Any
 
 import async_trace
 import msgspec
+import recorder
 from decode_trace import generate
 from naive import per_grant
 from rich.console import Console
@@ -211,6 +212,14 @@ def against_engine(trace: Path, produced_in: float) -> Iterator[Row]:
     yield "engine's time / ours", produced_in / seconds, "times as fast"
 
 
+def recording(figures: dict[str, Any]) -> Iterator[Row]:
+    """What the recorder and the online monitor cost a real scheduler of vLLM."""
+    for row in figures["rows"]:
+        if row["variant"] != "without":
+            what = f"vLLM {figures['vllm']}, {row['workload']}, {row['running']} running: {row['variant']}"
+            yield what, 100 * (row["median_ratio"] - 1), "% of the scheduler's time"
+
+
 def main() -> None:
     """Measure, print, keep."""
     parser = argparse.ArgumentParser(description="Measure the oracle; every figure of one run.")
@@ -231,17 +240,23 @@ def main() -> None:
     rows += starting()
     if args.trace is not None:
         rows += against_engine(args.trace, args.produced_in)
+    in_production = recorder.measure()
+    if in_production is not None:
+        rows += recording(in_production)
     table = Table("what", "how much", "unit", title="preempt-oracle, one run")
     table.columns[1].justify = "right"
     for what, amount, unit in rows:
         table.add_row(what, f"{amount:,.0f}" if amount >= 1000 else f"{amount:.3g}", unit)
     Console().print(table)
+    if in_production is None:
+        print(f"the recorder: absent, vllm=={recorder.VERSION} is not installed (preempt-oracle engines install)")
     kept = {
         "python": platform.python_version(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "load": os.getloadavg()[0],
         "msgspec": msgspec.__version__,
         "rows": [{"what": what, "amount": amount, "unit": unit} for what, amount, unit in rows],
+        "recorder": in_production or f"absent: vllm=={recorder.VERSION} is not installed",
     }
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -29,7 +29,7 @@ class Settings:
     content: str = "hashed"  # of trace v1: "hashed" or "plain"
     part: int = 64 * MB  # bytes; a part of the series ends behind the event that reaches it
     limit: int = 4096 * MB  # bytes of a whole series; the recording stops there
-    queue: int = 2000  # events between the engine's thread and ours; 0: no thread
+    buffer: int = 64 * MB  # bytes that may wait in the engine's process
     unverified: bool = False  # record a version that no adapter was run with
 
 
@@ -40,7 +40,7 @@ VARIABLES: Mapping[str, str] = {
     "CONTENT": "hashed (the default), or plain: token ids as they are",
     "PART_MB": "a whole number of at least 1: megabytes at which a file ends and the next one begins (64)",
     "LIMIT_MB": "a whole number, at least PART_MB: megabytes at which the recording stops (4096)",
-    "QUEUE": "a whole number: events that may wait for the writing thread (2000); 0: written on the engine's thread",
+    "BUFFER_MB": "a whole number of at least 1: megabytes that may wait to be written, in the engine's memory (64)",
     "UNVERIFIED": "record, or refuse (the default): what to do with a version of the engine that nobody has checked",
 }
 
@@ -74,7 +74,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         content=word("CONTENT", "hashed", "plain"),
         part=part * MB,
         limit=limit * MB,
-        queue=whole("QUEUE", 2000, 0),
+        buffer=whole("BUFFER_MB", 64, 1) * MB,
         unverified=word("UNVERIFIED", "refuse", "record") == "record",
     )
     if settings.directory is None and not settings.online:

@@ -1,6 +1,6 @@
 """What becomes of an event once it was seen: its content hashed, written to the parts, judged online.
 
-Runs on the writing thread. The file and the judge are independent: what ends one leaves the other at work.
+Runs in the process beside the engine. The file and the judge are independent: what ends one leaves the other at work.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from preempt_oracle.engines.vllm_traits import VERSION, listed, traits
-from preempt_oracle.record.observer import Observer
+from preempt_oracle.record.capture import Capture
 from preempt_oracle.record.scheduler import begin, recording
 
 __all__ = ["RecordingAsyncScheduler", "RecordingScheduler"]
 
 
-def _start(scheduler: Any, *, ahead: bool) -> Observer:
+def _start(scheduler: Any, *, ahead: bool) -> Capture:
     if bool(scheduler.scheduler_config.async_scheduling) is not ahead:
         right = "RecordingScheduler" if ahead else "RecordingAsyncScheduler"
         raise ValueError(f"--scheduler-cls: with this configuration vLLM needs preempt_oracle.record.vllm.{right}")

@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from preempt_oracle.record import channel as channels
+from preempt_oracle.record import keeper as keepers
+from preempt_oracle.record import records
 from preempt_oracle.record import scheduler as recorded
 from preempt_oracle.record.settings import PREFIX
 
@@ -38,7 +41,8 @@ class Request:
         self.max_tokens = limit
         self.priority = 0
         self.arrival_time = arrival
-        self.output_token_ids: list[int] = []
+        self._output_token_ids: list[int] = []
+        self.output_token_ids = self._output_token_ids
         self.num_computed_tokens = 0
         self.spec_token_ids: list[int] = []
         self.status = Status("WAITING")
@@ -167,6 +171,9 @@ class FakeScheduler:
         self.requests[request.request_id] = request
         self.waiting.append(request)
 
+    def _request_blocks_can_be_freed(self, _: Any) -> bool:
+        return True
+
     def _preempt_request(self, request: Any, timestamp: float = 0.0, **_: Any) -> None:
         self.kv_cache_manager.free(request)
         request.status = Status("PREEMPTED")
@@ -178,7 +185,7 @@ class FakeScheduler:
         if self.breaks is not None:
             self.breaks()
         budget = self.max_num_scheduled_tokens
-        scheduled: dict[str, int] = {}
+        num_scheduled_tokens: dict[str, int] = {}
         new: list[Any] = []
         cached: list[str] = []
         preempted = False
@@ -186,14 +193,15 @@ class FakeScheduler:
         starts: dict[str, tuple[int, list[int]]] = {}
         while index < len(self.running) and budget:
             request = self.running[index]
-            tokens = min(request.num_tokens - request.num_computed_tokens, budget)
+            num_new_tokens = min(request.num_tokens - request.num_computed_tokens, budget)
             before = len(self.kv_cache_manager.tables[request.request_id])
             alive = True
-            while (table := self.kv_cache_manager.allocate_slots(request, tokens)) is None:
+            while (table := self.kv_cache_manager.allocate_slots(request, num_new_tokens)) is None:
                 victim = self.running[-1] if self.wrong is None else self.wrong(self)
+                self._request_blocks_can_be_freed(victim)
                 if self.running.index(victim) < index:  # its grant is taken back
                     index -= 1
-                    budget += scheduled.pop(victim.request_id)
+                    budget += num_scheduled_tokens.pop(victim.request_id)
                     cached.remove(victim.request_id)
                 self.running.remove(victim)
                 self._preempt_request(victim)
@@ -203,10 +211,10 @@ class FakeScheduler:
                     break
             if not alive:
                 break
-            scheduled[request.request_id] = tokens
+            num_scheduled_tokens[request.request_id] = num_new_tokens
             starts[request.request_id] = request.num_computed_tokens, [b.block_id for b in table[before:]]
             cached.append(request.request_id)
-            budget -= tokens
+            budget -= num_new_tokens
             index += 1
         resumed = set()
         while not preempted and self.waiting and len(self.running) < self.max_num_running_reqs and budget:
@@ -223,7 +231,7 @@ class FakeScheduler:
                 break
             self.waiting.pop_request()
             name = request.request_id
-            scheduled[name] = tokens
+            num_scheduled_tokens[name] = tokens
             starts[name] = 0, [b.block_id for b in table]
             if request.status.name == "PREEMPTED":
                 resumed.add(name)
@@ -234,7 +242,7 @@ class FakeScheduler:
             self.running.append(request)
             budget -= tokens
         output = SimpleNamespace(
-            num_scheduled_tokens=scheduled,
+            num_scheduled_tokens=num_scheduled_tokens,
             scheduled_spec_decode_tokens={},
             scheduled_new_reqs=[
                 SimpleNamespace(
@@ -255,7 +263,7 @@ class FakeScheduler:
                 },
             ),
         )
-        for name, tokens in scheduled.items():
+        for name, tokens in num_scheduled_tokens.items():
             self.requests[name].num_computed_tokens += tokens
         return output
 
@@ -266,7 +274,7 @@ class FakeScheduler:
             some = model_runner_output.sampled_token_ids[model_runner_output.req_id_to_index[name]]
             if request is None or not some:
                 continue
-            request.output_token_ids += some
+            request._output_token_ids += some
             out.append(SimpleNamespace(request_id=name, new_token_ids=list(some)))
             if request.num_output_tokens >= request.max_tokens:
                 request.status = Status("FINISHED_LENGTH_CAPPED")
@@ -301,7 +309,40 @@ class FakeScheduler:
     def shutdown(self) -> None: ...
 
 
-Recorded = recorded.recording(FakeScheduler, lambda s: recorded.begin(s, VERSION, TRAITS, listed=True))
+class Direct:
+    """A channel without a process behind it: each record is encoded, decoded, and kept at once, by the keeper's own."""
+
+    def __init__(self, begun: records.Begun, limit: int) -> None:
+        log = logging.getLogger("preempt_oracle.record").warning
+        try:
+            self.keeper = keepers.Keeper(records.FIRST.decode(records.ENCODER.encode(begun)), log)
+        except keepers.Refusal as refused:
+            raise channels.CannotStart(str(refused)) from None
+        self._log = log
+
+    @property
+    def stopped(self) -> bool:
+        return self.keeper.idle
+
+    def put(self, record: records.Record) -> None:
+        self.keeper.take(records.DECODER.decode(records.ENCODER.encode(record)))
+
+    def flush(self) -> None: ...
+
+    def close(self, last: records.Record, lost: Callable[[], int]) -> None:
+        self.put(last)
+        if count := lost():
+            self._log("%d calls of the scheduler behind the end of the recording were not recorded", count)
+
+
+def begin(scheduler: Any, **more: Any) -> Any:
+    """The recorder, without a process of its own."""
+    given: dict[str, Any] = {"version": VERSION, "traits": TRAITS, "listed": True, "connect": Direct}
+    return recorded.begin(scheduler, **given | more)
+
+
+Recorded = recorded.recording(FakeScheduler, begin)
+Beside = recorded.recording(FakeScheduler, lambda s: begin(s, connect=channels.Channel))
 
 
 def serve(scheduler: Any, requests: Iterable[Any], steps: int = 400) -> list[str]:
@@ -320,7 +361,9 @@ def serve(scheduler: Any, requests: Iterable[Any], steps: int = 400) -> list[str
             request = scheduler.requests[name]
             done = request.num_computed_tokens == request.num_tokens
             rows.append([1000 + 7 * request.num_tokens] if done else [])
-        told = SimpleNamespace(sampled_token_ids=rows, req_id_to_index={name: i for i, name in enumerate(names)})
+        told = SimpleNamespace(
+            req_ids=names, sampled_token_ids=rows, req_id_to_index={name: i for i, name in enumerate(names)}
+        )
         answer = scheduler.update_from_output(output, told)
         seen += [f"{o.request_id}:{o.new_token_ids}" for o in answer[0].outputs]
     return seen
@@ -340,7 +383,7 @@ def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...,
     """Set the recorder's variables; the directory is there unless another is named."""
 
     def configure(**values: str) -> Path:
-        for name, value in {"DIR": str(tmp_path), "QUEUE": "0", **values}.items():
+        for name, value in {"DIR": str(tmp_path), **values}.items():
             monkeypatch.setenv(PREFIX + name, value)
         return tmp_path
 
@@ -358,5 +401,12 @@ def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def vllm() -> SimpleNamespace:
     """The pieces above, as importlib mode has no modules beside a test."""
     return SimpleNamespace(
-        Recorded=Recorded, Plain=FakeScheduler, Request=Request, Status=Status, serve=serve, workload=workload
+        Recorded=Recorded,
+        Beside=Beside,
+        begin=begin,
+        Plain=FakeScheduler,
+        Request=Request,
+        Status=Status,
+        serve=serve,
+        workload=workload,
     )

@@ -10,7 +10,7 @@ import pytest
 
 from preempt_oracle.check import check
 from preempt_oracle.engines.child import Unsupported
-from preempt_oracle.record import observer, recorder, scheduler
+from preempt_oracle.record import capture, eyes, reading, scheduler
 from preempt_oracle.record.settings import BadSetting
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.reader import read
@@ -33,9 +33,8 @@ def test_what_is_recorded_conforms_and_the_caller_sees_no_difference(vllm, confi
     assert logged() == []
 
 
-@pytest.mark.parametrize("queue", ["0", "2000"])
-def test_a_wrong_victim_is_named_by_check_and_by_the_log_as_it_happens(vllm, configured, logged, queue):
-    directory = configured(ONLINE="on", QUEUE=queue)
+def test_a_wrong_victim_is_named_by_check_and_by_the_log_as_it_happens(vllm, configured, logged):
+    directory = configured(ONLINE="on")
     recorded = vllm.Recorded()
     recorded.wrong = lambda s: s.running[0]
     vllm.serve(recorded, vllm.workload())
@@ -58,7 +57,7 @@ def test_online_needs_no_files(vllm, configured, logged, monkeypatch):
     assert len(vllm.serve(recorded, vllm.workload())) > 30
     assert [re.sub(r" \d+: .*", "", line) for line in logged()] == ["victim/choice is violated in step"]
     assert list(directory.iterdir()) == []
-    assert not recorded.observer.recorder.active
+    assert recorded.capture.over
 
 
 def test_hashed_content_never_shows_a_token(vllm, configured):
@@ -113,7 +112,7 @@ def test_aborts_resets_and_pauses_are_recorded(vllm, configured):
         recorded.add_request(request)
     output = recorded.schedule()
     rows = [[7] for _ in output.num_scheduled_tokens]
-    told = type("Told", (), {"sampled_token_ids": rows, "req_id_to_index": dict(zip(output.num_scheduled_tokens, (0, 1, 2), strict=False))})  # noqa: E501 # fmt: skip
+    told = type("Told", (), {"req_ids": list(output.num_scheduled_tokens), "sampled_token_ids": rows, "req_id_to_index": dict(zip(output.num_scheduled_tokens, (0, 1, 2), strict=False))})  # noqa: E501 # fmt: skip
     recorded.update_from_output(output, told)
     recorded.finish_requests(["r0", "r5"], vllm.Status("FINISHED_ABORTED"))
     recorded.reset_prefix_cache(True)
@@ -154,13 +153,23 @@ def test_what_has_no_words_ends_the_recording_and_nothing_else(vllm, configured,
 
 
 @pytest.mark.parametrize(
-    "method", ["_allocated", "_free_blocks", "_free_request", "_preempted", "_queued_again", "take"]
+    ("where", "method"),
+    [
+        (eyes.Eyes, "_failed_for"),
+        (eyes.Eyes, "_queued_again"),
+        (eyes.Eyes, "_left"),
+        (reading.Reading, "free"),
+        (reading.Reading, "tables"),
+        (capture.Capture, "_columns"),
+        (capture.Capture, "_rows"),
+        (capture.Frame, "__init__"),
+    ],
 )
 @pytest.mark.parametrize("late", [False, True])
 def test_a_fault_of_ours_inside_the_engines_step_is_not_the_engines(
-    vllm, configured, logged, monkeypatch, method, late
+    vllm, configured, logged, monkeypatch, where, method, late
 ):
-    original = getattr(observer.Eyes, method)
+    original = getattr(where, method)
     calls = []
 
     def faulty(self, *args, **kwargs):
@@ -171,7 +180,7 @@ def test_a_fault_of_ours_inside_the_engines_step_is_not_the_engines(
             raise KeyError("a fault of ours")
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(observer.Eyes, method, faulty)
+    monkeypatch.setattr(where, method, faulty)
     directory = configured()
     recorded, plain = vllm.Recorded(), vllm.Plain()
     assert vllm.serve(recorded, vllm.workload()) == vllm.serve(plain, vllm.workload())
@@ -181,7 +190,7 @@ def test_a_fault_of_ours_inside_the_engines_step_is_not_the_engines(
     assert len([line for line in logged() if "stops" in line]) == 1
     tally = check(one(directory))
     assert (tally.failures, tally.lost) == ([], 1)
-    assert "allocate_slots" not in vars(recorded.kv_cache_manager)  # our eyes are off
+    assert "_preempt_request" not in vars(recorded)  # our eyes are off
 
 
 def test_what_the_engine_raises_reaches_its_caller_and_is_the_last_event(vllm, configured, logged, monkeypatch):
@@ -189,7 +198,7 @@ def test_what_the_engine_raises_reaches_its_caller_and_is_the_last_event(vllm, c
     recorded = vllm.Recorded()
     recorded.add_request(vllm.Request("a", [1, 2], 3))
     monkeypatch.setattr(
-        observer, "engine_error", lambda e, _: {"event": "engine_error", "origin": "engine", "kind": type(e).__name__,
+        capture, "engine_error", lambda e, _: {"event": "engine_error", "origin": "engine", "kind": type(e).__name__,
                                                "message": str(e), "where": "vllm/x.py:1 in schedule"},
     )  # fmt: skip
 
@@ -225,26 +234,6 @@ def test_a_call_that_raises_inside_an_allocation_is_made_once(vllm, configured):
     recorded.shutdown()
 
 
-def test_a_queue_that_is_full_stops_the_recording_and_not_the_engine(vllm, configured, logged, monkeypatch):
-    directory = configured(QUEUE="5")
-    held = []
-    monkeypatch.setattr(recorder.Recorder, "_serve", lambda self: held.append(self))
-    recorded, plain = vllm.Recorded(), vllm.Plain()
-    monkeypatch.undo()
-    monkeypatch.setenv("PREEMPT_ORACLE_RECORD_DIR", str(directory))
-    assert vllm.serve(recorded, vllm.workload()) == vllm.serve(plain, vllm.workload())
-    its = recorded.observer.recorder
-    assert its.stopped == "5 events wait to be written: the disk or the processor is too slow"
-    assert len(its._waiting) == 5
-    its._serve()  # the thread comes to life
-    recorded.shutdown()
-    tally = check(one(directory))
-    assert (tally.failures, tally.lost) == ([], 1)
-    assert len(list(read(one(directory)))) == 2 + 5
-    assert its.lost > 50
-    assert logged()[-1] == f"{its.lost} calls of the scheduler behind the end of the recording were not recorded"
-
-
 # -- refused at start --------------------------------------------------------------------------------------------------
 
 
@@ -258,8 +247,9 @@ def test_a_queue_that_is_full_stops_the_recording_and_not_the_engine(vllm, confi
         ({"PART_MB": "0"}, "PREEMPT_ORACLE_RECORD_PART_MB: '0': must be a whole number of at least 1"),
         ({"PART_MB": "1.5"}, "PREEMPT_ORACLE_RECORD_PART_MB: '1.5'"),
         ({"PART_MB": "64", "LIMIT_MB": "63"}, "PREEMPT_ORACLE_RECORD_LIMIT_MB: '63': must be a whole number, at least"),
-        ({"QUEUE": "-1"}, "PREEMPT_ORACLE_RECORD_QUEUE: '-1'"),
-        ({"QUEUE": "٣"}, "PREEMPT_ORACLE_RECORD_QUEUE: '٣'"),
+        ({"BUFFER_MB": "-1"}, "PREEMPT_ORACLE_RECORD_BUFFER_MB: '-1'"),
+        ({"BUFFER_MB": "٣"}, "PREEMPT_ORACLE_RECORD_BUFFER_MB: '٣'"),
+        ({"QUEUE": "5"}, "PREEMPT_ORACLE_RECORD_QUEUE: there is no such setting"),
         ({"UNVERIFIED": "on"}, "PREEMPT_ORACLE_RECORD_UNVERIFIED: 'on': must be record, or refuse"),
         ({"PARTS_MB": "5"}, "PREEMPT_ORACLE_RECORD_PARTS_MB: there is no such setting"),
     ],
@@ -280,7 +270,7 @@ def test_nothing_to_do_is_refused(vllm, configured, monkeypatch):
 
 def test_an_unknown_version_is_refused_unless_asked_for(vllm, configured):
     directory = configured()
-    unknown = scheduler.recording(vllm.Plain, lambda s: scheduler.begin(s, "9.9.9", frozenset({"preempt-method"}), False))  # noqa: E501 # fmt: skip
+    unknown = scheduler.recording(vllm.Plain, lambda s: vllm.begin(s, version="9.9.9", listed=False))
     with pytest.raises(scheduler.CannotRecord, match=r"vLLM 9\.9\.9 is none of .*UNVERIFIED=record"):
         unknown()
     assert list(directory.iterdir()) == []
@@ -303,5 +293,5 @@ def test_a_scheduler_without_words_is_refused(vllm, configured):
     other = type("Changed", (vllm.Plain,), {"__init__": changed})
     for base, message in ((connected, "a KV connector"), (other, "Pool has no free_block_queue")):
         with pytest.raises(Unsupported, match=message):
-            scheduler.recording(base, lambda s: scheduler.begin(s, "0.33.0", frozenset({"preempt-method"}), True))()
+            scheduler.recording(base, vllm.begin)()
     assert all(len(list(read(file))) == 2 for file in directory.iterdir())  # begun and ended: nothing is cut off
