@@ -14,7 +14,7 @@ from multiprocessing import get_context
 
 from attrs import evolve
 
-from preempt_oracle.reduce import reduce
+from preempt_oracle.reduce import Weight, reduce, weight
 from preempt_oracle.zoo import Kill, matrix, monitor, tasks
 from preempt_properties.catch import finders, generated, shown
 from preempt_properties.known_bad import ZOO, KnownBad
@@ -54,11 +54,15 @@ def size(scenario: Scenario) -> tuple[int, int]:
 def shortest(name: str) -> Scenario:
     """The shortest scenario found that shows the fault. RuntimeError if none does."""
     variant = next(v for v in ZOO if v.__name__ == name)
+
+    def weigh(candidate: Scenario) -> Weight | None:
+        return weight(candidate, 0) if breaks(variant, candidate) else None
+
     found = []
     for seed in range(LOOKED_AT):
         scenario = generated(variant, variant.policies[0], seed)
         if breaks(variant, scenario):
-            found.append(reduce(scenario, lambda s: breaks(variant, s), TRIES).scenario)
+            found.append(reduce(scenario, weight(scenario, 0), weigh, TRIES).scenario)
             if len(found) == SHORTENED:
                 break
     if not found:

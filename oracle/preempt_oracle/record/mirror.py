@@ -109,7 +109,7 @@ class Mirror(Watch):
         self.timeline = []
         self.finished = []
         self.stray = []
-        self.dying = set()
+        self.offload, self.holds = None, None
         self._taken = self._late = self._short = None
         self._hits = {}
         self._past = 0
