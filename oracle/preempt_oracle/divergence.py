@@ -28,7 +28,7 @@ from preempt_spec.policies.functions import (
     table_room,
     victim,
 )
-from preempt_spec.policies.policy import Memory
+from preempt_spec.policies.policy import Memory, Release
 from preempt_spec.rules import Violation
 from preempt_spec.system import admissible, judge
 from preempt_spec.view import HOLE, Fate, Place, View, with_holes
@@ -218,6 +218,8 @@ def _queues(s: View, told: ev.Observed) -> Iterator[Compared]:
         if h.request in s.live():
             r = s.request(h.request)
             have = f"{sum(map(len, r.tables))} blocks, {r.computed} computed tokens"
+            if h.request in s.plan.demoted and h.request in s.waiting and s.policy.release is Release.AT_ONCE:
+                have = "nothing: it was preempted in this step"
             yield _compare(f"{h.request}: holds", f"{h.blocks} blocks, {h.computed} computed tokens", have)
 
 
