@@ -13,6 +13,8 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "tutorial.md"
 FIRST = ROOT / "examples" / "tutorial" / "scheduler.py"
@@ -92,6 +94,7 @@ def shown() -> list[tuple[str, str]]:
     return [(marker, text) for marker, text in PART.findall(PAGE.read_text()) if marker != "fix"]
 
 
+@pytest.mark.long
 def test_the_commands_print_what_the_page_shows(tmp_path):
     seen: list[tuple[str, str]] = []
     told(tmp_path, lambda marker, output: seen.append((marker, output)))

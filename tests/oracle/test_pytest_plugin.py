@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
 PLUGIN = "preempt_oracle.pytest_plugin"
 ADAPTER = ("--preempt-adapter", "adapter:Adapter", "--preempt-policy", "vllm-fcfs", "--preempt-workloads", "20")
 FAULT = ("self.waiting.insert(0, victim)", "self.waiting.append(victim)")  # breaks queue/front

@@ -58,6 +58,7 @@ class Failing:
         return weight(candidate, actions(run))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("variant", MINIMA, ids=lambda v: v.__name__)
 def test_the_true_minimum_is_found_from_any_seed(variant: type[KnownBad], seed: int):

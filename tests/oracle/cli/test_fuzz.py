@@ -85,6 +85,7 @@ def wrong(here: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
     return name
 
 
+@pytest.mark.long
 def test_a_failure_becomes_a_scenario_a_trace_and_a_test(run, here, wrong):
     adapter = f"{wrong}:Back"
     result = run("fuzz", "--adapter", adapter, "--workloads", 5, "--seed", 1)
@@ -127,6 +128,7 @@ def account(text: str) -> str:
     return re.sub(r"in [0-9.]+ s \([0-9,]+ a second\)|after [0-9.]+ s", "", text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_same_seed_does_the_same(run, here, wrong, jobs):
     words = ("fuzz", "--adapter", f"{wrong}:Back", "--workloads", 6, "--seed", 5, "--jobs", jobs)
@@ -242,6 +244,7 @@ reason = "as it is"
         assert known.exit_code in (0, 4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interrupt_ends_it_with_what_it_has(here, jobs):
     words = (*COMMAND, "reference", "--policy", "vllm-fcfs", "--time", "300s", "--seed", "1", "--jobs", str(jobs))

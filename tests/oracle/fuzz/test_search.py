@@ -28,6 +28,7 @@ def searched(search: Search, policy: str, workloads: int) -> list[Scenario]:
     return out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", PROFILES)
 def test_the_same_seed_searches_alike(policy):
     can = EVERYTHING - {"offload"}
@@ -38,6 +39,7 @@ def test_the_same_seed_searches_alike(policy):
     assert searched(Search(4, policy, can), policy, 15) != searched(Search(3, policy, can), policy, 15)
 
 
+@pytest.mark.long
 def test_it_comes_further_than_chance_in_as_many_workloads():
     reached = {}
     for what, candidates, fresh in (("searched", CANDIDATES, FRESH), ("by chance", 1, 100)):
@@ -50,6 +52,7 @@ def test_it_comes_further_than_chance_in_as_many_workloads():
     assert reached["searched"] > 1.4 * reached["by chance"], reached
 
 
+@pytest.mark.long
 def test_what_reached_something_new_is_kept_and_the_common_goes():
     search = Search(0, "vllm-fcfs", CAPABILITIES)
     searched(search, "vllm-fcfs", 20)

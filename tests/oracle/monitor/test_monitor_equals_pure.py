@@ -118,6 +118,7 @@ def cancelled(scheduler: type[Keeping], seeds: Iterable[int]) -> Iterator[Stream
             yield Stream(scenario, head, contract, events, scheduler.__name__, 0)
 
 
+@pytest.mark.long
 def test_who_is_cancelled_while_it_loads_may_keep_its_table():
     kept = [*cancelled(Keeping, range(450))]
     assert len(kept) >= 5

@@ -60,6 +60,7 @@ def test_small_changes_of_every_kind():
     } <= changes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["rules", "monitor"])
 def test_ids_are_unique_and_every_mutant_compiles(what):
     seen = set()

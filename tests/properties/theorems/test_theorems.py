@@ -24,6 +24,7 @@ def verdicts() -> list[Verdict]:
     return examine_all(THEOREMS)
 
 
+@pytest.mark.long
 def test_every_theorem_stands(verdicts):
     assert [(v.id, v.outcome.value, v.reason) for v in verdicts if not v.stands] == []
     assert [v.id for v in verdicts] == list(THEOREMS)
@@ -49,6 +50,7 @@ def test_added_theorems_have_numbers_of_their_own():
     assert set(added) == {f"n{n:02}" for n in range(1, len(added) + 1)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("id", [t.id for t in THEOREMS.values() if t.kind is not Kind.PROVED])
 def test_a_counterexample_is_shown_in_units(id, verdicts):
     theorem = THEOREMS[id]
