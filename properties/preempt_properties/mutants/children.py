@@ -30,8 +30,13 @@ Work = tuple[Callable[[], str], Callable[[str | None], "Work | None"]]
 
 
 def time_left(seconds: float) -> None:
-    """In a child: end it after so much processor time, unless this is called again before."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    """In a child: end it after so much processor time, unless this is called again before. Elsewhere: nothing."""
+    if _child_of is not None:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+#: In a child: whose. The timer ends the process that it is set in, which must be none but a child.
+_child_of: int | None = None
 
 
 @attrs.define(eq=False)
@@ -76,6 +81,8 @@ def _start(work: Callable[[], str], then: Callable[[str | None], Work | None]) -
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
+        global _child_of
+        _child_of = os.getppid()
         os.close(reading)
         _be_child(work, writing)
     os.close(writing)
