@@ -99,4 +99,4 @@ def write(command: str, output: str) -> None:
 if __name__ == "__main__":
     write("make conform", matrix())
     ran = subprocess.run(["make", "-s", "test"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    write("make test", "".join(line + "\n" for line in ran.splitlines()[-2:]))
+    write("make test", "".join(line + "\n" for line in ran.splitlines()[-4:]))
