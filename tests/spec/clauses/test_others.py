@@ -284,6 +284,21 @@ def test_only_who_was_preempted_is_requeued_or_whose_load_failed(at):
     assert says(Place.RUNNING, tables=((),)) == ["a was requeued while running"]
 
 
+def test_who_may_be_loaded(at):
+    s = at(running={"a": {"known": 4, "table": (0,), "computed": 4}})
+
+    def says(place, tables):
+        there = evolve(s, requests={"a": evolve(s.requests["a"], place=place, tables=tables)})
+        return said(queue.was_waiting(there, ev.Load("a", 2, ((1,),), 0, 0)))
+
+    assert says(Place.WAITING, ((),)) == [None]
+    assert says(Place.RUNNING, ((0,),)) == ["a is loaded while running"]
+    assert says(Place.RUNNING, ((),)) == ["a is loaded while running"]
+    # Its load failed, and it holds nothing any more.
+    assert says(Place.LOADING, ((),)) == [None]
+    assert says(Place.LOADING, ((0,), ())) == ["a is loaded while loading"]
+
+
 def test_where_requests_stand_in_words(at):
     s = evolve(at(running={"a": {}}, waiting={"b": {}}), aborted=("z",))
 
