@@ -8,7 +8,6 @@ import sys
 import xml.etree.ElementTree as ET
 from importlib.metadata import entry_points
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
