@@ -6,6 +6,7 @@ takes it for more than it was.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Any
@@ -23,6 +24,10 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")
+
+# A shell lets what it runs in the background ignore interrupts, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Marker → number of tests that -m or -k left out.
 _deselected = pytest.StashKey[Counter[str]]()

@@ -34,10 +34,11 @@ class Project:
         for name in ("adapter.py", "scheduler.py"):
             (self.path / name).write_text((files("preempt_oracle") / "scaffold" / "python" / name).read_text())
 
-    def run(self, *words: str) -> pytest.RunResult:
-        """In this process, which is quicker than a new one."""
+    def run(self, *words: str, alone: bool = False) -> pytest.RunResult:
+        """In this process, which is quicker than a new one; or in one of its own."""
         plugin = () if INSTALLED else ("-p", PLUGIN)
-        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:hypothesispytest", *plugin, *words)
+        run = self.pytester.runpytest_subprocess if alone else self.pytester.runpytest_inprocess
+        return run("-p", "no:cacheprovider", "-p", "no:hypothesispytest", *plugin, *words)
 
     def change(self, file: str, right: str, wrong: str) -> None:
         source = (self.path / file).read_text()
@@ -97,7 +98,8 @@ def test_rules_can_be_selected_and_left_out(project):
 
 def test_workers_share_them_out(project):
     project.change("scheduler.py", *FAULT)
-    done = project.run(*ADAPTER, "-n", "2")
+    # Not in this process, which may be a worker itself.
+    done = project.run(*ADAPTER, "-n", "2", alone=True)
     assert done.ret == 1
     assert "1 failed, 25 passed, 9 skipped" in done.stdout.str()
 

@@ -120,10 +120,10 @@ def cancelled(scheduler: type[Keeping], seeds: Iterable[int]) -> Iterator[Stream
 
 @pytest.mark.long
 def test_who_is_cancelled_while_it_loads_may_keep_its_table():
-    kept = [*cancelled(Keeping, range(450))]
-    assert len(kept) >= 5
+    kept = [*cancelled(Keeping, range(1500))]
+    assert len(kept) >= 10
     assert Counter(map(lockstep, kept)) == {"conforms": len(kept)}
-    ends = Counter(map(lockstep, cancelled(Leaking, range(450))))
+    ends = Counter(map(lockstep, cancelled(Leaking, range(1500))))
     assert ends["edge/abort"], ends
     assert ends.keys() <= {"conforms", "edge/abort"}, "all that is kept may be what copies fill"
 
