@@ -86,5 +86,8 @@ def collected(folders: Sequence[str], then: Callable[[Sequence[pytest.Item]], in
             return True
 
     plugin = Plugin()
-    status = pytest.main(["-s", "-p", "no:cacheprovider", "-p", "no:terminal", *folders], plugins=[plugin])
+    # Where our own pytest plugin is installed, pytest would have liked to see its package first.
+    late = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
+    quiet = ["-s", "-p", "no:cacheprovider", "-p", "no:terminal", "-W", late]
+    status = pytest.main([*quiet, *folders], plugins=[plugin])
     return plugin.code if status in (0, 5) else int(status)
