@@ -260,8 +260,7 @@ def _live(engine: LiveEngine, spec: str, known: Ledger | None) -> Judged:
         found = campaign(engine.connect, engine.key.policy, SEED, budget, see, tries=0, spec=spec, known=known)
     except HarnessError as e:
         return Judged(str(engine.key), None, str(e), Verdict.BROKEN)
-    fault = Verdict.BROKEN if found.broken else Verdict.CONFORMS
-    return Judged(str(engine.key), found.tally, found.broken, fault, SEED, found.workloads, found.outside)
+    return Judged.of(str(engine.key), found)
 
 
 def expectations(file: Path = VECTORS / "expected.toml") -> Expected:

@@ -74,13 +74,12 @@ def holds(
 ) -> None:
     """Fail, with the report, unless the rule that a scenario names holds now. The engine is named as for `replay`.
 
-    Raises AssertionError; HarnessError for a broken adapter; click's exceptions for a file or engine that is not there.
+    Raises AssertionError; HarnessError for a broken adapter; click's exceptions for a file or engine that is not there,
+    and for an engine that refuses the scenario.
     """
-    from preempt_oracle.adapters.protocol import Refused
     from preempt_oracle.campaign import failure
     from preempt_oracle.cli.scenarios import read
     from preempt_oracle.cli.target import target
-    from preempt_oracle.drive import drive
     from preempt_oracle.report.failure import show_failure
     from preempt_oracle.report.words import console
 
@@ -91,13 +90,7 @@ def holds(
     if engine is None and adapter is None and stdio is None:
         engine = scenario.engine or None
     chosen = target(engine, adapter, stdio, engine_python, {**scenario.options, **(options or {})})
-    session = chosen.connect()
-    try:
-        run = drive(session, scenario)
-    finally:
-        session.close()
-    if isinstance(run, Refused):
-        raise AssertionError(f"{chosen.label} refuses this scenario: it is out of contract: {run.reason}")
+    run = chosen.run(scenario)
     outcome = again(scenario, run, tallied(run), chosen.label)
     if outcome.now is Now.FIXED:
         return

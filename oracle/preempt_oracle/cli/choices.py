@@ -74,6 +74,13 @@ def ledger(known_file: str | None) -> Ledger | None:
         raise unusable(str(e)) from None
 
 
+def random_seed() -> int:
+    """A seed, where none was asked for: short enough to be typed again."""
+    import secrets
+
+    return secrets.randbelow(1_000_000)
+
+
 def seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
     """A duration, in seconds: `90`, `90s`, `2m`, `1h`."""
     if text is None:

@@ -13,6 +13,7 @@ from preempt_oracle.cli.choices import (
     known_option,
     ledger,
     policy_option,
+    random_seed,
     seconds,
     spec_option,
 )
@@ -53,13 +54,12 @@ def command(
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.scenarios import save
-    from preempt_oracle.cli.target import REFERENCE, target
+    from preempt_oracle.cli.target import target
     from preempt_oracle.report.document import document
     from preempt_oracle.report.judged import Judged, overall
     from preempt_oracle.report.junit import junit
     from preempt_oracle.report.tables import show_all
-    from preempt_oracle.report.words import console, count
-    from preempt_oracle.verdict import Verdict
+    from preempt_oracle.report.words import console, count, safe
 
     for file in (junit_file, json_file):
         writable(file)
@@ -67,15 +67,13 @@ def command(
         raise click.UsageError("--junit and --json cannot both go to standard output")
     known = ledger(known_file)
     engine = target(**named)
-    if engine.label == REFERENCE and policy is None:
-        raise click.UsageError("the reference scheduler follows any policy: --policy is needed")
     chosen = engine.policy(policy)
-    seed = _random_seed() if seed is None else seed
+    seed = random_seed() if seed is None else seed
     budget = Budget(workloads or (None if limit else DEFAULT_WORKLOADS), limit)
     silent = "-" in (junit_file, json_file)
     out = console()
     if not silent:
-        out.print(f"{_name(engine.label)}, policy {chosen}, seed {seed}", soft_wrap=True)
+        out.print(f"{safe(engine.label, 200)}, policy {chosen}, seed {seed}", soft_wrap=True)
 
     def keep(*args: Any) -> tuple[str, str]:
         try:
@@ -86,16 +84,7 @@ def command(
 
     with Progress("rules broken") as progress:
         found = campaign(engine.connect, chosen, seed, budget, keep, progress, spec=spec, known=known)
-    judged = Judged(
-        engine.label,
-        found.tally,
-        found.broken,
-        Verdict.BROKEN if found.broken else Verdict.CONFORMS,
-        seed,
-        found.workloads,
-        found.outside,
-        found.interrupted,
-    )
+    judged = Judged.of(engine.label, found)
     if not silent:
         ended = "; interrupted" if found.interrupted else ""
         out.print(f"{count(found.workloads, 'workload')} in {found.seconds:.1f} s{ended}")
@@ -105,15 +94,3 @@ def command(
     if json_file is not None:
         write(json_file, document([judged], known, spec))
     return overall([judged], known).exit_code
-
-
-def _name(label: str) -> str:
-    from preempt_oracle.report.words import safe
-
-    return safe(label, 200)
-
-
-def _random_seed() -> int:
-    import secrets
-
-    return secrets.randbelow(1_000_000)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preempt_oracle.cli.choices import SEED, policy_option, seconds
+from preempt_oracle.cli.choices import SEED, policy_option, random_seed, seconds
 
 if TYPE_CHECKING:
     from preempt_oracle.cli.target import Target
@@ -47,7 +47,6 @@ def command(
     from attrs import evolve
 
     from preempt_oracle.campaign import Budget
-    from preempt_oracle.cli.conform import _name, _random_seed
     from preempt_oracle.cli.errors import unusable
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cli.progress import Progress
@@ -65,17 +64,15 @@ def command(
     one, other = _target(engine_a), _target(engine_b)
     if policy is None and given is not None:
         policy = given.config.policy
-    if policy is None and one.label == REFERENCE == other.label:
-        raise click.UsageError("the reference scheduler follows any policy: --policy is needed")
     chosen = (other if one.label == REFERENCE else one).policy(policy)
     for engine in (one, other):
         engine.policy(chosen)
-    seed = _random_seed() if seed is None else seed
+    seed = random_seed() if seed is None else seed
     if limit is None and workloads is None:
         limit = DEFAULT_SECONDS
     out, names = console(), (one.label, other.label)
     told = "" if given else f", seed {seed}"
-    out.print(f"{_name(names[0])} and {_name(names[1])}, policy {chosen}{told}", soft_wrap=True)
+    out.print(f"{safe(names[0], 200)} and {safe(names[1], 200)}, policy {chosen}{told}", soft_wrap=True)
     with Progress("partings") as progress:
         found = difference((one.connect, other.connect), chosen, seed, Budget(workloads, limit), progress, given)
     ended = "; interrupted" if found.interrupted else ""

@@ -13,6 +13,7 @@ from preempt_oracle.cli.choices import (
     known_option,
     ledger,
     policy_option,
+    random_seed,
     seconds,
     spec_option,
 )
@@ -70,48 +71,35 @@ def command(
     scheduler does. Equal seeds and --workloads do the same again. Ctrl-C ends it early, with what it has.
     """
     from preempt_oracle.campaign import Budget
-    from preempt_oracle.cli.conform import _name, _random_seed
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cli.progress import Progress
-    from preempt_oracle.cli.target import REFERENCE, target
+    from preempt_oracle.cli.target import target
     from preempt_oracle.fuzz.jobs import Order, one, several
     from preempt_oracle.reduce import TRIES
     from preempt_oracle.report.document import document
     from preempt_oracle.report.fuzz import show_found, show_tried
     from preempt_oracle.report.judged import Judged, overall
     from preempt_oracle.report.tables import show_deviations, show_known, show_rules, show_verdict
-    from preempt_oracle.report.words import console
-    from preempt_oracle.verdict import Verdict
+    from preempt_oracle.report.words import console, safe
 
     writable(json_file)
     ledger(known_file)  # a file that cannot be used is refused before anything else
     engine = target(**named)
-    if engine.label == REFERENCE and policy is None:
-        raise click.UsageError("the reference scheduler follows any policy: --policy is needed")
     chosen = engine.policy(policy)
-    seed = _random_seed() if seed is None else seed
+    seed = random_seed() if seed is None else seed
     if limit is None and workloads is None:
         limit = DEFAULT_SECONDS
     order = Order(named, chosen, seed, Budget(workloads, limit), TRIES, spec, known_file, folder, stop_at_first)
     silent, out = json_file == "-", console()
     if not silent:
         more = f", {jobs} jobs" * (jobs > 1)
-        out.print(f"{_name(engine.label)}, policy {chosen}, seed {seed}{more}", soft_wrap=True)
+        out.print(f"{safe(engine.label, 200)}, policy {chosen}, seed {seed}{more}", soft_wrap=True)
     with Progress("rules broken") as progress:
         fuzzed = one(order, saver, progress) if jobs == 1 else several(order, jobs, saver, progress)
     found = fuzzed.campaign
     if found.culprit is not None:
         found.broken += f"\nthe scenario: {keep_culprit(order, found.culprit, found.broken)}"
-    judged = Judged(
-        engine.label,
-        found.tally,
-        found.broken,
-        Verdict.BROKEN if found.broken else Verdict.CONFORMS,
-        seed,
-        found.workloads,
-        found.outside,
-        found.interrupted,
-    )
+    judged = Judged.of(engine.label, found)
     if not silent:
         show_found(out, judged, fuzzed)
         out.print()

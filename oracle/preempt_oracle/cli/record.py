@@ -27,7 +27,7 @@ def command(
     from preempt_oracle.cli.errors import unusable
     from preempt_oracle.cli.files import writable
     from preempt_oracle.cli.scenarios import read
-    from preempt_oracle.cli.target import REFERENCE, target
+    from preempt_oracle.cli.target import target
     from preempt_oracle.drive import drive
     from preempt_oracle.report.words import count, safe
     from preempt_oracle.trace.writer import create
@@ -37,8 +37,6 @@ def command(
     writable(output)
     scenario = None if scenario_file is None else read(scenario_file)
     engine = target(**named)
-    if scenario is None and engine.label == REFERENCE and policy is None:
-        raise click.UsageError("the reference scheduler follows any policy: --policy is needed")
     chosen = engine.policy(policy or (scenario.config.policy if scenario is not None else None))
     session = engine.connect()
     try:

@@ -19,12 +19,10 @@ def command(scenario_file: str, engine: str | None, **named: Any) -> int:
     Of a scenario that names the rule it breaks, as every failure's does: FIXED (exit 0); STILL FAILS, or ANOTHER RULE
     broke instead (exit 1); INCONCLUSIVE, as the rule cannot be observed there (exit 4). Of another: its verdict.
     """
-    from preempt_oracle.adapters.protocol import Refused
     from preempt_oracle.campaign import failure
     from preempt_oracle.cli.errors import unusable
     from preempt_oracle.cli.scenarios import read
     from preempt_oracle.cli.target import target
-    from preempt_oracle.drive import drive
     from preempt_oracle.report.judged import Judged
     from preempt_oracle.report.steps import show_steps
     from preempt_oracle.report.tables import show_deviations, show_failures, show_verdict
@@ -39,13 +37,7 @@ def command(scenario_file: str, engine: str | None, **named: Any) -> int:
         engine = scenario.engine
     named["options"] = {**scenario.options, **named["options"]}
     chosen = target(engine, **named)
-    session = chosen.connect()
-    try:
-        run = drive(session, scenario)
-    finally:
-        session.close()
-    if isinstance(run, Refused):
-        raise unusable(f"{chosen.label} refuses this scenario: it is out of contract: {run.reason}")
+    run = chosen.run(scenario)
     tally = tallied(run)
     replay = shlex.join(["preempt-oracle", "replay", scenario_file])
     if given:

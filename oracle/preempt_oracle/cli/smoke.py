@@ -68,7 +68,7 @@ def _inject(policy: str | None, only: frozenset[str], seed: int, json_file: str 
 def _smoke(policy: str | None, named: dict[str, Any]) -> int:
     from preempt_oracle.adapters.protocol import Refused
     from preempt_oracle.campaign import failure, probe, several_victims
-    from preempt_oracle.cli.target import REFERENCE, target
+    from preempt_oracle.cli.target import target
     from preempt_oracle.drive import drive
     from preempt_oracle.report.judged import Judged
     from preempt_oracle.report.tables import show_deviations, show_failures, show_verdict
@@ -77,8 +77,6 @@ def _smoke(policy: str | None, named: dict[str, Any]) -> int:
     from preempt_oracle.verdict import Tally, policy_for
 
     engine = target(**named)
-    if engine.label == REFERENCE and policy is None:
-        raise click.UsageError("the reference scheduler follows any policy: --policy is needed")
     chosen = engine.policy(policy)
     out = console()
     session = engine.connect()

@@ -6,16 +6,18 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 
+import click
 from attrs import field, frozen
 
 from preempt_oracle.adapters.inprocess import InProcess, load
-from preempt_oracle.adapters.protocol import Session, Transport
+from preempt_oracle.adapters.protocol import Refused, Session, Transport
 from preempt_oracle.adapters.reference import ReferenceEngine
 from preempt_oracle.adapters.stdio import Stdio
 from preempt_oracle.cli.errors import Missing, unusable
+from preempt_oracle.drive import Run, drive
 from preempt_oracle.engines.building import EnvironmentFailure
 from preempt_oracle.engines.environments import ENGINES, checkout, ready, requirement, spec_of
-from preempt_properties.scenario import Option
+from preempt_properties.scenario import Option, Scenario
 
 REFERENCE = "reference"
 PATIENCE = 60.0  # seconds, of a process; an adapter in this process is only hurried where that is asked for
@@ -37,8 +39,21 @@ class Target:
         """A new session. Raises HarnessError."""
         return Session(self._transport(), self.options)
 
+    def run(self, scenario: Scenario) -> Run:
+        """One scenario in a session of its own. Raises HarnessError; ClickException if the engine refuses it."""
+        session = self.connect()
+        try:
+            run = drive(session, scenario)
+        finally:
+            session.close()
+        if isinstance(run, Refused):
+            raise unusable(f"{self.label} refuses this scenario: it is out of contract: {run.reason}")
+        return run
+
     def policy(self, wanted: str | None) -> str:
-        """The policy to drive it under. Raises ClickException if the engine has no such policy."""
+        """The policy to drive it under. Raises ClickException if the engine has no such policy, or any."""
+        if wanted is None and self.label == REFERENCE:
+            raise click.UsageError("the reference scheduler follows any policy: --policy is needed")
         if wanted is None:
             return self.policies[0]
         if wanted not in self.policies:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import Factory, frozen
 
+from preempt_oracle.campaign import Campaign
 from preempt_oracle.known import Ledger
 from preempt_oracle.report.rulebook import select
 from preempt_oracle.verdict import Standing, Tally, Verdict, worst
@@ -24,6 +25,14 @@ class Judged:
     workloads: int = 0
     outside: Mapping[str, int] = Factory(dict)  # reason -> workloads the engine refused: out of contract
     interrupted: bool = False
+
+    @classmethod
+    def of(cls, source: str, found: Campaign) -> Judged:
+        """What came of a campaign."""
+        fault = Verdict.BROKEN if found.broken else Verdict.CONFORMS
+        return cls(
+            source, found.tally, found.broken, fault, found.seed, found.workloads, found.outside, found.interrupted
+        )
 
     @property
     def verdict(self) -> Verdict:

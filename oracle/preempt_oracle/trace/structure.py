@@ -17,6 +17,8 @@ from .wire import NOTHING_OBSERVED, Deliver, Step
 _LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence, wire.Shed)
 #: What belongs to a plan: no engine does it while a frame is delivered.
 _PLANNED = (wire.Demote, wire.Plan, wire.Unplan, wire.Skip, wire.Shed, wire.Swap, wire.Load)
+#: What may happen to blocks while a request is cancelled, and nothing else.
+_ABORTING = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence)
 
 
 class Structure:
@@ -70,6 +72,10 @@ class Structure:
         elif isinstance(event, wire.Abort):
             self._per_group("blocks", event.blocks)
             self._observed(event.observed)
+            for i, act in enumerate(event.acts):
+                if not isinstance(act, _ABORTING):
+                    kind = act.__struct_config__.tag
+                    raise Fault(f"acts[{i}].act", f"{kind} cannot stand in an abort")
             self._acts(event.acts, 0)
         elif isinstance(event, wire.CopyStart):
             self._copy("blocks", event.direction, event.blocks)

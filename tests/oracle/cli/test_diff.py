@@ -47,6 +47,21 @@ def test_an_engine_that_changes_its_mind_is_a_broken_harness(run, here, adapters
     assert "is not deterministic" in result.stdout
 
 
+def test_a_crash_that_speaks_of_an_address_parts_two_engines(run, here):
+    (here / "crashing.py").write_text(
+        "from preempt_oracle.adapters.reference import ReferenceEngine\n"
+        "class Crashing(ReferenceEngine):\n"
+        "    package, kept = __name__, []\n"
+        "    def deliver(self, command):\n"
+        "        self.kept.append(object())\n"
+        "        raise AssertionError(f'this cannot be: {self.kept[-1]}')\n"
+    )
+    result = run("diff", "reference", "crashing:Crashing", *POLICY, "--workloads", 2, "--seed", 1)
+    assert result.exit_code == 1
+    assert "THEY PART" in result.stdout
+    assert "only crashing:Crashing breaks live/survives" in result.stdout
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -74,6 +74,14 @@ WRONG = """
 
     class Fails(ReferenceEngine):
         package = "mistaken"
+
+    class Crashes(ReferenceEngine):
+        "Says where in memory it crashed: another place each time."
+        package = __name__
+        kept = []
+        def deliver(self, command):
+            self.kept.append(object())
+            raise AssertionError(f"this cannot be: {self.kept[-1]}")
 """
 
 
@@ -159,6 +167,13 @@ def test_an_adapter_that_is_not_deterministic_is_no_violation(run, here, wrong):
     (file,) = (here / "preempt-oracle-failures").iterdir()
     assert str(file.name) in result.stdout
     assert "# The harness broke here: " in file.read_text()
+
+
+def test_a_crash_that_speaks_of_an_address_is_a_crash_and_no_change_of_mind(run, here, wrong):
+    result = run("fuzz", "--adapter", f"{wrong}:Crashes", "--policy", "vllm-fcfs", "--workloads", 2, "--seed", 1)
+    assert result.exit_code == 1
+    assert "FAILED live/survives" in result.stdout
+    assert "not deterministic" not in result.stdout
 
 
 @pytest.mark.parametrize(
