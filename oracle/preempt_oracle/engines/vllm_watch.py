@@ -42,22 +42,12 @@ PASSED_OVER = "uncut: its tokens exceed the rest of the budget"
 class Watch:
     """Everything seen of one scheduler since the last `take`, and the tables as far as they were seen."""
 
+    offload: Offload | None
+    holds: Holds | None
+
     def __init__(self, books: Books, page_size: int, offload: Offload | None = None) -> None:
-        self.books = books
-        self.page_size = page_size
+        self.begins(books, page_size, books.pool, books.owned)
         self.manager = books.manager
-        self.pool = books.pool
-        self.owned = books.owned
-        self.tables: dict[str, list[int]] = {}
-        self.published: set[int] = set()
-        self.timeline: list[Grant | Act] = []
-        self.finished: list[tuple[str, Any, list[int]]] = []
-        self.stray: list[int] = []
-        self._taken: list[int] | None = None  # blocks freed by the preemption or finish that is under way
-        self._late: list[Act] | None = None  # publications of the allocation that is under way
-        #: Who failed to allocate last: request, need, supply, and what for: to grow, or to be admitted.
-        self._short: tuple[str, int, int, str] | None = None
-        self._hits: dict[str, int] = {}
         self._wrapped: list[tuple[Any, str]] = []
         for owner, name, wrapper in (
             (self.manager, "allocate_slots", self._allocate_slots),
@@ -70,12 +60,29 @@ class Watch:
             (books.scheduler.waiting, "pop_request", self._pop_request),
         ):
             self._wrap(owner, name, wrapper)
-        self.offload = offload
-        self.holds: Holds | None = None
         if offload is not None:
+            self.offload = offload
             self._wrap(offload.connector, "get_num_new_matched_tokens", self._matched)
             self.holds = Holds(offload, self._wrap, lambda: self.timeline, self.tables)
         seams.around_preemption(self._wrap, books.scheduler, self._preempted, self._queued_again)
+
+    def begins(self, books: Any, page_size: int, pool: Any, owned: Any) -> None:
+        """Nothing was seen yet. Apart from the wrappers: a recording is played back without any (`record.mirror`)."""
+        self.books = books
+        self.page_size = page_size
+        self.pool = pool
+        self.owned = owned
+        self.offload = self.holds = None
+        self.tables: dict[str, list[int]] = {}
+        self.published: set[int] = set()
+        self.timeline: list[Grant | Act] = []
+        self.finished: list[tuple[str, Any, list[int]]] = []
+        self.stray: list[int] = []
+        self._taken: list[int] | None = None  # blocks freed by the preemption or finish that is under way
+        self._late: list[Act] | None = None  # publications of the allocation that is under way
+        #: Who failed to allocate last: request, need, supply, and what for: to grow, or to be admitted.
+        self._short: tuple[str, int, int, str] | None = None
+        self._hits: dict[str, int] = {}
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         original = getattr(owner, name)

@@ -96,22 +96,13 @@ class Mirror(Watch):
     """Everything seen of one scheduler since the last `take`, and the tables as far as they were seen."""
 
     def __init__(self, begun: records.Begun) -> None:
-        self.page_size = begun.page_size
-        self.owned: dict[str, list[Any]] = {}
+        owned: dict[str, list[Any]] = {}
         self.scheduler = SimpleNamespace(
             requests=(), pause_state=None, preemptions=None, cached=(), max_model_len=begun.header.limits.max_length
         )
-        self.books = self.kept = Kept(self.scheduler, self.owned, begun.small, begun.priority)
+        self.kept = Kept(self.scheduler, owned, begun.small, begun.priority)
+        self.begins(self.kept, begun.page_size, SimpleNamespace(blocks=[]), owned)
         self.flights = Flown(self.scheduler)
-        self.pool = SimpleNamespace(blocks=[])
-        self.tables = {}
-        self.published = set()
-        self.timeline = []
-        self.finished = []
-        self.stray = []
-        self.offload, self.holds = None, None
-        self._taken = self._late = self._short = None
-        self._hits = {}
         self._past = 0
 
     # -- requests ------------------------------------------------------------------------------------------------------

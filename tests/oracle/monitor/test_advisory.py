@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-import msgspec
 import pytest
 from attrs import evolve
 
@@ -21,22 +20,18 @@ from preempt_oracle.adapters.protocol import Refused, Session
 from preempt_oracle.adapters.reference import ReferenceEngine
 from preempt_oracle.check import check
 from preempt_oracle.drive import drive
+from preempt_oracle.equality import drawn
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.monitor import counts as short_cuts
-from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_wire
-from preempt_oracle.trace.errors import Fault
-from preempt_oracle.trace.structure import Structure
 from preempt_oracle.vectors.catalogue import FOLDER
 from preempt_oracle.verdict import Standing, Verdict
-from preempt_properties.corruption import Accept
 from preempt_properties.known_bad import ZOO
 from preempt_properties.play import header, play
 from preempt_properties.scenario import Add, Config, Scenario
-from preempt_properties.strategies import Stream, stream
+from preempt_properties.strategies import Stream
 from preempt_properties.workload import CAPABILITIES, workload
 from preempt_spec import HISTORY, SPEC_VERSION, Release
-from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.micro import Malformed
 from preempt_spec.policies.profiles import PROFILES
@@ -90,25 +85,6 @@ def lockstep(s: Stream, spec: str) -> tuple[str, Counter[str]]:
             return broken[0].rule, told
         state = outcome.state
     return "conforms", told
-
-
-def readable(header: ev.Header) -> Accept:
-    """Events that a trace can hold."""
-    structure = Structure(to_wire(header))
-
-    def accept(event: ev.Event) -> bool:
-        try:
-            structure.check(cast(wire.Event, wire.DECODER.decode(wire.ENCODER.encode(to_wire(event)))))
-        except (Fault, msgspec.MsgspecError, TypeError, ValueError, OverflowError):
-            return False
-        return True
-
-    return accept
-
-
-def drawn(policy: str, seeds: range) -> Iterator[Stream]:
-    for seed in seeds:
-        yield stream(Random(seed), policy, readable)
 
 
 def breaking(policy: str, seeds: range) -> Iterator[Stream]:
