@@ -6,7 +6,7 @@ scheduler's: what the worker is told is what a broken connector would tell it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
@@ -19,10 +19,43 @@ PUBLISHED = (
     "what was loaded is published when its request is looked at; if that is not admitted in the same step, a wrong "
     "page is seen by its hash before anybody attends it"
 )
+Put = Callable[[Injection, Any], None]
 Change = Callable[[Injection, Any, Any], None]  # the injection, the scheduler, a message for the worker
+#: What either connector may get wrong: what it does, which rules may say so, and which besides.
+_KINDS: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "store-not-issued": ("Counts a page as stored that nobody was told to copy.", ("swap/host-pool",), ()),
+    "load-not-issued": (
+        "Counts pages as loaded that nobody was told to copy.",
+        ("swap/round-trip", "resume/publish"),
+        (),
+    ),
+    "wrong-page-loaded": (
+        "Loads the first page where the last belongs, and the last where the first does.",
+        ("swap/round-trip", "resume/publish"),
+        (),
+    ),
+    "load-cut-short": (
+        "Counts all of a load whose last page did not come.",
+        ("swap/round-trip", "resume/publish"),
+        (),
+    ),
+    "load-into-free-block": ("Loads a page into a block that nobody owns.", ("swap/fence",), ()),
+    "stores-over-another": ("Stores a page into a host block that holds another.", ("swap/host-pool",), ()),
+    "resumes-before-load": (
+        "Resumes a request before what it loads is there.",
+        ("swap/fence", "resume/publish"),
+        ("swap/round-trip",),
+    ),
+}
 
 
-def told(change: Change) -> Callable[[Injection, Any], None]:
+def of_any(name: str, put: Put) -> Fault:
+    """A fault that any connector may have, as this one has it."""
+    does, rules, also = _KINDS[name]
+    return Fault(name, does, rules, put, also, PUBLISHED if "resume/publish" in rules else "", config=HOST)
+
+
+def told(change: Change) -> Put:
     """A fault that changes each message for the worker."""
 
     def put(into: Injection, scheduler: Any) -> None:
@@ -178,44 +211,11 @@ def _frees_a_host_block_twice(into: Injection, scheduler: Any) -> None:
 
 
 FAULTS: tuple[Fault, ...] = (
-    Fault(
-        "store-not-issued",
-        "Counts a page as stored that nobody was told to copy.",
-        ("swap/host-pool",),
-        told(_store_not_issued),
-        config=HOST,
-    ),
-    Fault(
-        "load-not-issued",
-        "Counts pages as loaded that nobody was told to copy.",
-        ("swap/round-trip", "resume/publish"),
-        told(_load_not_issued),
-        why=PUBLISHED,
-        config=HOST,
-    ),
-    Fault(
-        "wrong-page-loaded",
-        "Loads the first page where the last belongs, and the last where the first does.",
-        ("swap/round-trip", "resume/publish"),
-        told(_pages_swapped),
-        why=PUBLISHED,
-        config=HOST,
-    ),
-    Fault(
-        "load-cut-short",
-        "Counts all of a load whose last page did not come.",
-        ("swap/round-trip", "resume/publish"),
-        told(_cut_short),
-        why=PUBLISHED,
-        config=HOST,
-    ),
-    Fault(
-        "load-into-free-block",
-        "Loads a page into a block that nobody owns.",
-        ("swap/fence",),
-        told(_into_a_free_block),
-        config=HOST,
-    ),
+    of_any("store-not-issued", told(_store_not_issued)),
+    of_any("load-not-issued", told(_load_not_issued)),
+    of_any("wrong-page-loaded", told(_pages_swapped)),
+    of_any("load-cut-short", told(_cut_short)),
+    of_any("load-into-free-block", told(_into_a_free_block)),
     Fault(
         "store-not-flushed",
         "Hands out blocks while a copy to the host still reads them.",
@@ -223,22 +223,8 @@ FAULTS: tuple[Fault, ...] = (
         told(_not_flushed),
         config=HOST,
     ),
-    Fault(
-        "stores-over-another",
-        "Stores a page into a host block that holds another.",
-        ("swap/host-pool",),
-        told(_over_another),
-        config=HOST,
-    ),
-    Fault(
-        "resumes-before-load",
-        "Resumes a request before what it loads is there.",
-        ("swap/fence", "resume/publish"),
-        _resumes_before_its_load,
-        also=("swap/round-trip",),
-        why=PUBLISHED,
-        config=HOST,
-    ),
+    of_any("stores-over-another", told(_over_another)),
+    of_any("resumes-before-load", _resumes_before_its_load),
     Fault(
         "evicts-in-use",
         "Gives a host block up that a copy still uses.",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
     from preempt_oracle.engines.faults import Fault, Injection
-    from preempt_oracle.engines.vllm_offload_faults import HOST, PUBLISHED, told
+    from preempt_oracle.engines.vllm_offload_faults import HOST, of_any, told
 else:
     from faults import Fault, Injection
-    from vllm_offload_faults import HOST, PUBLISHED, told
+    from vllm_offload_faults import HOST, of_any, told
 
 
 def _side(scheduler: Any) -> Any:
@@ -170,51 +170,12 @@ def _gives_up_what_it_loads(into: Injection, scheduler: Any) -> None:
 
 
 FAULTS: tuple[Fault, ...] = (
-    Fault(
-        "store-not-issued",
-        "Counts a page as stored that nobody was told to copy.",
-        ("swap/host-pool",),
-        told(_store_not_issued),
-        config=HOST,
-    ),
-    Fault(
-        "load-not-issued",
-        "Counts pages as loaded that nobody was told to copy.",
-        ("swap/round-trip", "resume/publish"),
-        told(_load_not_issued),
-        why=PUBLISHED,
-        config=HOST,
-    ),
-    Fault(
-        "wrong-page-loaded",
-        "Loads the first page where the last belongs, and the last where the first does.",
-        ("swap/round-trip", "resume/publish"),
-        told(_pages_swapped),
-        why=PUBLISHED,
-        config=HOST,
-    ),
-    Fault(
-        "load-cut-short",
-        "Counts all of a load whose last page did not come.",
-        ("swap/round-trip", "resume/publish"),
-        told(_cut_short),
-        why=PUBLISHED,
-        config=HOST,
-    ),
-    Fault(
-        "load-into-free-block",
-        "Loads a page into a block that nobody owns.",
-        ("swap/fence",),
-        told(_into_a_free_block),
-        config=HOST,
-    ),
-    Fault(
-        "stores-over-another",
-        "Stores a page into a host block that holds another.",
-        ("swap/host-pool",),
-        told(_over_another),
-        config=HOST,
-    ),
+    of_any("store-not-issued", told(_store_not_issued)),
+    of_any("load-not-issued", told(_load_not_issued)),
+    of_any("wrong-page-loaded", told(_pages_swapped)),
+    of_any("load-cut-short", told(_cut_short)),
+    of_any("load-into-free-block", told(_into_a_free_block)),
+    of_any("stores-over-another", told(_over_another)),
     Fault(
         "found-before-stored",
         "Lets a page be loaded that is still being stored.",
@@ -222,15 +183,7 @@ FAULTS: tuple[Fault, ...] = (
         told(_found_before_it_is_there),
         config=HOST,
     ),
-    Fault(
-        "resumes-before-load",
-        "Resumes a request before what it loads is there.",
-        ("swap/fence", "resume/publish"),
-        told(_resumes_before_its_load),
-        also=("swap/round-trip",),
-        why=PUBLISHED,
-        config=HOST,
-    ),
+    of_any("resumes-before-load", told(_resumes_before_its_load)),
     Fault(
         "store-not-held",
         "Hands out blocks while a copy to the host still reads them.",
