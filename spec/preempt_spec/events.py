@@ -268,8 +268,8 @@ class Reject:
 class Abort:
     """The user cancels a request. `blocks`: what the allocator really took back. `until`: a frame, if fenced.
 
-    `acts`: what else the engine did meanwhile, in order, before the blocks go back: pin, unpin, publish, withdraw. Who
-    loads may keep its table until the copy is over: what it keeps is pinned here, and unpinned when that is.
+    `acts`: what else became of blocks meanwhile, in order, before its own go back: pin, unpin, publish, withdraw,
+    unfence. Who loads may keep its table until the copy is over: it is pinned here, and unpinned when that is.
     """
 
     request: str
