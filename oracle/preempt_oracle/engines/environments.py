@@ -5,7 +5,8 @@ shows what there is. Two kinds:
 
 * target: a light engine in a folder of its own (`pip install --no-deps --target`), put on the path of the Python that
   runs preempt-oracle;
-* vllm: one base venv with torch and the small dependencies, and a folder per vLLM version on top of it.
+* torch: one base venv with torch and what such schedulers import besides, and a folder per engine and version on top
+  of it, which is looked at first.
 
 No registry is named here: pip uses its own configuration, and `pip_args` reach it unchanged.
 """
@@ -39,7 +40,7 @@ class EngineSpec:
 
     name: str
     distribution: str
-    kind: str  # target, vllm
+    kind: str  # target, torch
     versions: tuple[str, ...]  # run with the adapter; the last is the default. Others run as unverified
     child: str  # the adapter's script
     policies: tuple[str, ...]
@@ -81,7 +82,7 @@ ENGINES: Mapping[str, EngineSpec] = {
         EngineSpec(
             name="vllm",
             distribution="vllm",
-            kind="vllm",
+            kind="torch",
             versions=vllm_versions.VERSIONS,
             child="vllm_child.py",
             policies=("vllm-fcfs", "vllm-priority"),
@@ -190,7 +191,7 @@ def install(name: str, version: str, pip_args: Sequence[str] = (), log: Log = la
     version = _checked(version)
     folder = _folder(spec.name, version)
     log_file = folder.with_name(folder.name + ".log")
-    if spec.kind == "vllm":
+    if spec.kind == "torch":
         _install_base(pip_args, log)
     with locked(folder, log):
         found = _found(spec, version)
@@ -300,14 +301,14 @@ def _folder(name: str, version: str) -> Path:
 
 
 def _python(spec: EngineSpec) -> str:
-    return str(_folder("vllm", "base") / "bin" / "python") if spec.kind == "vllm" else sys.executable
+    return str(_folder("torch", "base") / "bin" / "python") if spec.kind == "torch" else sys.executable
 
 
 def _found(spec: EngineSpec, version: str) -> Environment | None:
     folder = _folder(spec.name, version)
     if not stamped(folder, stamp(spec.name, version, spec.pins(version))):
         return None
-    if spec.kind == "vllm" and not _base_found():
+    if spec.kind == "torch" and not _base_found():
         return None
     if not all((folder / file).is_file() for file in spec.files):
         return None
@@ -331,12 +332,12 @@ def _variables(python_path: str | None) -> dict[str, str]:
     return variables
 
 
-# -- vLLM's base venv -------------------------------------------------------------------------------------------------
+# -- the base venv of those that import torch -------------------------------------------------------------------------
 
 
 def _base_pins() -> tuple[list[str], list[str]]:
-    """The requirements of `requirements-vllm.txt`: those installed with their dependencies, and those without."""
-    text = (HERE / "requirements-vllm.txt").read_text(encoding="utf-8")
+    """The requirements of `requirements-torch.txt`: those installed with their dependencies, and those without."""
+    text = (HERE / "requirements-torch.txt").read_text(encoding="utf-8")
     whole, _, alone = text.partition("# --no-deps")
 
     def names(part: str) -> list[str]:
@@ -347,21 +348,21 @@ def _base_pins() -> tuple[list[str], list[str]]:
 
 def _base_seal() -> dict[str, str]:
     whole, alone = _base_pins()
-    return stamp("vllm", "base", [*whole, "--no-deps", *alone])
+    return stamp("torch", "base", [*whole, "--no-deps", *alone])
 
 
 def _base_found() -> bool:
-    folder = _folder("vllm", "base")
+    folder = _folder("torch", "base")
     return stamped(folder, _base_seal()) and (folder / "bin" / "python").exists()
 
 
 def _install_base(pip_args: Sequence[str], log: Log) -> None:
-    folder = _folder("vllm", "base")
+    folder = _folder("torch", "base")
     log_file = folder.with_name(folder.name + ".log")
     with locked(folder, log):
         if _base_found():
             return
-        log("installing torch and what else vLLM's scheduler imports (1 GB)")
+        log("installing torch and what else these schedulers import (1 GB)")
         whole, alone = _base_pins()
 
         def fill(made: Path) -> None:

@@ -10,7 +10,7 @@ from preempt_oracle.divergence import Compared, Divergence
 from preempt_oracle.report.judged import Judged
 from preempt_oracle.trace import wire
 from preempt_oracle.verdict import Failure, Tally, Verdict
-from preempt_spec.policies.profiles import VLLM_PRIORITY
+from preempt_spec.policies.profiles.vllm import VLLM_PRIORITY
 from preempt_spec.rules import Violation
 
 HOSTILE = "[red]b[/red] \x1b[31m\x00\ufffe"
