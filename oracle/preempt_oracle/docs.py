@@ -1,9 +1,9 @@
 """Documents generated from the code: `python -m preempt_oracle.docs` renews them, `--check` says which are stale.
 
-`docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, `docs/zoo.md`, `docs/mutants.md`, the figures of
-`docs/cost.md`; and, in README.md, `docs/trace.md`, `docs/lockstep.md` and `docs/cost.md`, whatever stands between
-`<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows at work,
-and no reason excuses, is told as a hole, and is exit 1 as well.
+`docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, `docs/zoo.md`, `docs/mutants.md`, `docs/inference.md`, the
+figures of `docs/cost.md`; and, in README.md, `docs/trace.md`, `docs/lockstep.md` and `docs/cost.md`, whatever stands
+between `<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows
+at work, and no reason excuses, is told as a hole, and is exit 1 as well.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from attrs import fields
 
+from preempt_oracle import inferred
 from preempt_oracle import traceability as tracing
 from preempt_oracle.lockstep import campaigns
 from preempt_oracle.report import cost_page, rulebook
@@ -92,6 +93,11 @@ def zoo() -> str:
 def mutants() -> str:
     """docs/mutants.md."""
     return "\n\n".join(["# Mutants", NOTE, *mutants_page(*score(), argued())]) + "\n"
+
+
+def inference() -> str:
+    """docs/inference.md."""
+    return "\n\n".join(["# What runs tell of a policy", NOTE, *inferred.page(inferred.kept())]) + "\n"
 
 
 def holes() -> list[str]:
@@ -215,6 +221,7 @@ def documents(root: Path) -> Iterator[tuple[Path, str]]:
     yield root / "docs" / "traceability.md", traceability()
     yield root / "docs" / "zoo.md", zoo()
     yield root / "docs" / "mutants.md", mutants()
+    yield root / "docs" / "inference.md", inference()
     cost = root / "docs" / "cost.md"
     for by_hand in (root / "docs" / "trace.md", root / "docs" / "lockstep.md", cost, root / "README.md"):
         if by_hand.is_file():

@@ -19,7 +19,8 @@ from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_wire
 from preempt_oracle.trace.errors import Fault
 from preempt_oracle.trace.structure import Structure
-from preempt_properties.corruption import Accept
+from preempt_properties.corruption import Accept, corrupt
+from preempt_properties.crowd import crowded
 from preempt_properties.play import header, play
 from preempt_properties.strategies import Stream, stream
 from preempt_properties.workload import workload
@@ -88,8 +89,8 @@ def state_of(s: View) -> dict[str, Any]:
     }
 
 
-def slots_of(monitor: Monitor, state: State) -> Iterator[tuple[str, Any, Any]]:
-    """What each slot holds in the monitor and in the pure state, and what each block is published as."""
+def slots_of(monitor: Monitor) -> dict[str, Any]:
+    """What each slot holds in the monitor, and what each block is published as. It notes what it would put off."""
     shadow = monitor.shadow
     writers = {id(r.tokens): r.id for r in shadow.requests.values()}
 
@@ -107,14 +108,29 @@ def slots_of(monitor: Monitor, state: State) -> Iterator[tuple[str, Any, Any]]:
             out.append(what)
         return tuple(out)
 
-    for g, (m, pure) in enumerate(zip(shadow.memory, state.memory, strict=True)):
+    found: dict[str, Any] = {}
+    for g, m in enumerate(shadow.memory):
         for b in range(m.total):
-            yield f"block {b} of {g}", spelled(shadow.held(g, b), m.slots), pure.block(b).slots
+            found[f"block {b} of {g}"] = spelled(shadow.held(g, b), m.slots)
             told = m.published.get(b)
-            yield f"hash of {b} of {g}", told and (told[1], tuple(told[0][: told[2]])), pure.block(b).published
-    for g, (h, pure) in enumerate(zip(shadow.host, state.host, strict=True)):
+            found[f"hash of {b} of {g}"] = told and (told[1], tuple(told[0][: told[2]]))
+    for g, h in enumerate(shadow.host):
         for b, held in h.blocks.items():
-            yield f"host block {b} of {g}", spelled(held, h.slots), pure.block(b).slots
+            found[f"host block {b} of {g}"] = spelled(held, h.slots)
+    return found
+
+
+def pure_slots(state: State) -> dict[str, Any]:
+    """The same of the pure system; of the host tier, all blocks."""
+    found: dict[str, Any] = {}
+    for g, memory in enumerate(state.memory):
+        for b in range(state.extent(g)):
+            found[f"block {b} of {g}"] = memory.block(b).slots
+            found[f"hash of {b} of {g}"] = memory.block(b).published
+    for g, memory in enumerate(state.host):
+        for b in range(state.host_extent(g)):
+            found[f"host block {b} of {g}"] = memory.block(b).slots
+    return found
 
 
 def judged(state: State, event: ev.Event, active: Any) -> tuple[str, Any]:
@@ -153,8 +169,9 @@ def lockstep(s: Stream, slots: bool = False) -> str:
         state = outcome.state
         assert state_of(monitor.shadow) == state_of(state), (n, event)
         if slots and monitor.shadow.tracks:
-            for where, ours, pure in slots_of(monitor, state):
-                assert ours == pure, (n, event, where)
+            pure = pure_slots(state)
+            for where, ours in slots_of(monitor).items():
+                assert ours == pure[where], (n, event, where)
     return "conforms"
 
 
@@ -164,10 +181,27 @@ def quiet(policy: str, seeds: Iterable[int]) -> Iterator[Stream]:
         scenario = workload(Random(seed), policy)
         head, contract = header(scenario.config), PROFILES[policy].contract
         played = play(scenario, Reference(head, contract))
-        events = tuple(
-            evolve(e, observed=evolve(e.observed, free_ids=None)) if isinstance(e, ev.Step) else e for e in played
-        )
+        yield Stream(scenario, head, contract, tuple(map(unlisted, played)), "Reference", 0)
+
+
+def unlisted(e: ev.Event) -> ev.Event:
+    """The event without the ids in the free list, which would send every step to the clauses."""
+    return evolve(e, observed=evolve(e.observed, free_ids=None)) if isinstance(e, ev.Step) else e
+
+
+def crowds(policy: str, seeds: Iterable[int], lies: int = 0, after: int = 5) -> Iterator[Stream]:
+    """Valid streams of crowds; and of each, `lies` that are corrupted once and end so many events behind that."""
+    contract = PROFILES[policy].contract
+    for seed in seeds:
+        random = Random(seed)
+        scenario = crowded(random, policy)
+        head = header(scenario.config)
+        form, events = readable(head), tuple(map(unlisted, play(scenario, Reference(head, contract))))
         yield Stream(scenario, head, contract, events, "Reference", 0)
+        for _ in range(lies):
+            lying = corrupt(random, events, form)
+            first = next((i for i, (a, b) in enumerate(zip(lying, events, strict=False)) if a is not b), len(lying))
+            yield Stream(scenario, head, contract, tuple(lying[: first + after]), "Reference", 1)
 
 
 def drawn(policy: str, seeds: Iterable[int]) -> Iterator[Stream]:

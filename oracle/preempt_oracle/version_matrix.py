@@ -1,13 +1,16 @@
-"""The version matrix: every version of one engine, driven live, by family of rules; what was run before is kept.
+"""The version matrix: every version of an engine, driven live, by family of rules; what was run before is kept.
 
-A row is one version under one policy: the scenarios of what was found in this engine, each replayed, and then generated
-workloads. What is expected of a row follows from `vectors/findings-ENGINE.toml`: exactly the rules of the findings that
-its version has. A row that was run before, with the same code, seed and number of workloads, is read from its file.
+A row is one version under one policy, with one set of options of its adapter: the scenarios of what was found in this
+engine, each replayed, and then generated workloads. What is expected of a row follows from
+`vectors/findings-ENGINE.toml`: exactly the rules of the findings that its version has. A row that was run before, with
+the same code, seed and number of workloads, is read from its file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -25,12 +28,13 @@ from preempt_oracle.drive import drive
 from preempt_oracle.found import Finding
 from preempt_oracle.trace.errors import visible
 from preempt_oracle.verdict import Tally, Verdict
+from preempt_properties.scenario import Option
 from preempt_spec import SPEC_VERSION
 
 WORKLOADS = 300
 SEED = 1
 HELD = "holds"
-FORM = 1  # of a result's file
+FORM = 2  # of a result's file
 
 
 class Replay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,11 +69,12 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outside: dict[str, int]  # why the engine refused a workload -> how many
     can: tuple[str, ...]  # the adapter's capabilities there
     deviations: tuple[str, ...]  # knobs in which this version is judged as built
+    options: dict[str, Option] = {}  # of the adapter
 
     def stands_for(self, other: Wanted) -> bool:
         """Whether this is what a run would give now."""
-        mine = (self.form, self.code, self.spec, self.engine, self.version, self.policy, self.seed, self.workloads)
-        return mine == (FORM, *other.key)
+        what = (self.engine, self.version, self.policy, tuple(self.options.items()))
+        return (self.form, self.code, self.spec, *what, self.seed, self.workloads) == (FORM, *other.key)
 
 
 @frozen
@@ -82,16 +87,33 @@ class Wanted:
     seed: int = SEED
     workloads: int = WORKLOADS
     spec: str = SPEC_VERSION
+    options: tuple[tuple[str, Option], ...] = ()  # of the adapter
 
     @property
-    def key(self) -> tuple[str, str, str, str, str, int, int]:
+    def key(self) -> tuple[object, ...]:
         """By what a kept result is known."""
-        return (code(), self.spec, self.engine, self.version, self.policy, self.seed, self.workloads)
+        what = (self.engine, self.version, self.policy, self.options)
+        return (code(), self.spec, *what, self.seed, self.workloads)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options, as a command line has them."""
+        return tuple(w for k, v in self.options for w in ("--option", f"{k}={json.dumps(v)}"))
+
+    @property
+    def variant(self) -> str:
+        """The options in words; "" for none."""
+        return ", ".join(k if v is True else f"{k}={v}" for k, v in self.options)
 
     @property
     def file(self) -> str:
         """Where its result is kept."""
-        return f"{self.engine}-{self.version}-{self.policy}.json"
+        variant = "".join(f"-{k}-{v}" for k, v in self.options).lower()
+        return f"{self.engine}-{self.version}-{self.policy}{variant}.json"
+
+    def expects(self, finding: Finding) -> bool:
+        """Whether the finding is one of this row's variant."""
+        return finding.seen_in(self.engine, dict(self.options))
 
 
 @frozen
@@ -155,8 +177,9 @@ def compare(
     wanted: Wanted, result: Result | None, found: Sequence[Finding], error: str = "", kept: bool = False
 ) -> Row:
     """A row: the result beside what the findings let expect."""
+    found = [f for f in found if wanted.expects(f)]
     ours = [f for f in found if f.scenario.config.policy == wanted.policy]
-    rules = tuple(sorted({f.scenario.rule for f in found if f.shows(wanted.version, wanted.policy)}))
+    rules = tuple(sorted({r for f in found if f.shows(wanted.version, wanted.policy) for r in f.rules}))
     if result is None:
         return Row(wanted, None, rules, (), error)
     odd = []
@@ -185,11 +208,11 @@ class Child:
     start: Callable[[], Transport]
     transport: Transport | None = None
 
-    def connect(self) -> Session:
+    def connect(self, options: Mapping[str, Option] | None = None) -> Session:
         """A session on it; closing that session leaves it alive."""
         if self.transport is None:
             self.transport = self.start()
-        return Session(_Lent(self.transport))
+        return Session(_Lent(self.transport), options)
 
     def end(self) -> None:
         """End the process."""
@@ -218,15 +241,17 @@ def run_row(
 ) -> Result:
     """Run one row. Raises HarnessError, NoStart."""
     began = time.monotonic()
-    session = child.connect()
+    options = dict(wanted.options)
+    session = child.connect(options)
     can = tuple(sorted(probe(session, wanted.policy).started.capabilities))
-    name = f"{wanted.engine}=={wanted.version}"
+    name = shlex.join([f"{wanted.engine}=={wanted.version}", *wanted.words])
 
     def see(violation: object, reduced: object, origin: Origin, run: object) -> tuple[str, str]:
         return "", f"preempt-oracle conform {name} --policy {wanted.policy} --seed {origin.tag} --workloads 1"
 
+    budget = Budget(wanted.workloads)
     made = campaign(
-        child.connect, wanted.policy, wanted.seed, Budget(wanted.workloads), see, progress, tries=0, spec=wanted.spec
+        lambda: child.connect(options), wanted.policy, wanted.seed, budget, see, progress, tries=0, spec=wanted.spec
     )
     if made.broken:
         raise HarnessError(made.broken)
@@ -239,7 +264,7 @@ def run_row(
 def _replays(session: Session, wanted: Wanted, made: Campaign, found: Sequence[Finding]) -> Iterator[Replay]:
     """Every finding under this policy, counted among the runs of the row."""
     for f in found:
-        if f.scenario.config.policy != wanted.policy:
+        if f.scenario.config.policy != wanted.policy or not wanted.expects(f):
             continue
         session.options = dict(f.scenario.options)
         run = drive(session, f.scenario, spec=wanted.spec)
@@ -290,6 +315,7 @@ def _result(
         outside=outside,
         can=can,
         deviations=tuple(f"{d.knob} = {getattr(d.value, 'name', d.value)}" for d in tally.deviations),
+        options=dict(wanted.options),
     )
 
 
@@ -312,7 +338,7 @@ def run(
     interrupted = False
     try:
         for i, w in enumerate(wanted, 1):
-            head = f"{i}/{len(wanted)} {w.engine} {w.version} {w.policy}"
+            head = f"{i}/{len(wanted)} {w.engine} {w.version} {w.policy}{f', {w.variant}' * bool(w.variant)}"
             kept = load(keep / w.file)
             if kept is not None and kept.stands_for(w):
                 say(f"{head}: kept, of {kept.date}")

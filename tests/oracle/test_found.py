@@ -39,7 +39,12 @@ def test_the_rules_of_a_version():
     assert rules("vllm==0.33.0", "vllm-fcfs") == frozenset()
     assert rules("vllm==0.33.0", "vllm-priority") == {"live/no-thrash", "resume/publish"}
     assert rules("vllm==9.9.9", "vllm-priority") == frozenset()
-    assert rules("vidur==0.0.26", "vidur-vllm") == frozenset()
+    assert rules("vidur==0.0.26", "vidur-vllm") == {"live/survives"}
+    assert rules("vidur==0.0.26", "vidur-vllm", {"repair": True}) == frozenset()
+    nano = {"output/stream", "queue/one-place", "resume/hit", "victim/choice"}
+    assert rules("nano-vllm-fork==20260210", "nano-vllm") == nano
+    assert rules("nano-vllm-fork==20260210", "nano-vllm", {"repair": True}) == frozenset()
+    assert rules("reference", "vllm-fcfs") == frozenset()
     assert rules("", "vllm-fcfs") == frozenset()
 
 
@@ -70,6 +75,7 @@ ROW = '[[finding]]\nid = "F1"\nscenario = "one"\nversions = ["0.33.0"]\n'
         ("finding = [", "findings-vllm.toml"),
         (ROW.replace('id = "F1"\n', ""), "finding 1: wants id, scenario, versions"),
         (ROW + 'generated = "no"\n', "finding 1: generated: must be true or false, not 'no'"),
+        (ROW + 'beside = ["no/rule"]\n', "finding 1: beside: there is no rule 'no/rule'"),
         (ROW + "extra = 1\n", "finding 1: wants id, scenario, versions"),
         (ROW.replace("0.33.0", "0.1.0"), "finding 1: versions: '0.1.0' is none of 0.11.0"),
         (ROW.replace("one", "two"), "finding 1: scenario: "),

@@ -13,6 +13,7 @@ from preempt_oracle.adapters.inprocess import InProcess
 from preempt_oracle.adapters.protocol import HarnessError, Transport
 from preempt_oracle.adapters.reference import ReferenceEngine
 from preempt_oracle.found import Finding
+from preempt_oracle.report import engine_matrix as engines
 from preempt_oracle.report import version_matrix as report
 from preempt_oracle.report.words import console
 from preempt_oracle.verdict import Verdict
@@ -153,6 +154,29 @@ def test_the_page_and_the_json_form(tmp_path):
     data = json.loads(report.document(matrix))
     assert (data["format"], data["as_expected"], data["exit_code"]) == ("preempt-oracle-version-matrix", True, 0)
     assert [row["result"]["verdict"] for row in data["rows"]] == ["conforms", "violates"]
+
+
+def test_the_page_of_all_engines(tmp_path):
+    matrix, _ = run(tmp_path, Started(), [finding("2")], wanted("1", "2"))
+    page = engines.page([matrix])
+    assert "| reference | 1 | vllm-fcfs |" in page
+    assert "| violates `queue/front` (F9) |" in page
+    assert "| reference | `queue/front` | 2; of 2 |" in page
+    unknown, _ = run(tmp_path, Started(), [], wanted("2"))
+    assert "| violates `queue/front` (not known) |" in engines.page([unknown])
+    assert engines.overall([matrix, unknown]) is Verdict.VIOLATES
+    data = json.loads(engines.document([matrix]))
+    assert (data["format"], data["as_expected"], data["exit_code"]) == ("preempt-oracle-engine-matrix", True, 0)
+
+
+def test_variants_of_an_engine_are_rows_of_their_own(tmp_path):
+    """With an option that makes another engine of it, other findings are expected, and other files kept."""
+    plain, mended = (Wanted("vidur", "1", "vidur-vllm", options=o) for o in ((), (("repair", True),)))
+    assert plain.file != mended.file
+    assert mended.words == ("--option", "repair=true")
+    scenarios = (loads(SHOWS.replace("policy", f"{o}policy", 1)) for o in ("", "options = { repair = true }\n"))
+    of_plain, of_mended = (Finding("F9", "x", s, ("1",), ("vidur-vllm",)) for s in scenarios)
+    assert [w.expects(f) for w in (plain, mended) for f in (of_plain, of_mended)] == [True, False, False, True]
 
 
 def test_a_kept_result_says_what_it_is(tmp_path):

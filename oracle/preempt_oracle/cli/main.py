@@ -22,6 +22,7 @@ COMMANDS = {
     "conform": "Drive an engine's scheduler through generated workloads and judge it.",
     "fuzz": "Search for a workload that breaks a rule, and make it as short as it can be.",
     "diff": "Show the first step in which two engines, or two versions, part.",
+    "infer": "Find out which policy an engine follows, knob by knob.",
     "lockstep": "Predict a vLLM scheduler exactly, step by step, and show where it does otherwise.",
     "record": "Write the trace of one workload.",
     "replay": "Run one scenario and show its steps.",

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from preempt_oracle.matrix import LiveEngine
     from preempt_properties.scenario import Option
 
-#: The live rows: engine, and the options of its adapter.
+#: The live rows: engine, and the options of its adapter (`EngineSpec.variants`).
 LIGHT: tuple[tuple[str, dict[str, Option]], ...] = (
     ("vidur==0.0.26", {}),
-    # Version 0.0.26 fails an assertion at every resume; repaired, the rest of its scheduler can be seen.
     ("vidur==0.0.26", {"repair": True}),
     ("nano-vllm-fork==20260210", {}),
 )
@@ -43,10 +42,10 @@ def command(
     The table shows how each engine came out, by family of rules, beside the verdict that is expected of it. Exit code
     0 if each is as expected, 1 if not; 3 if an engine is not installed.
 
-    With ENGINE (vllm) every listed version of it is driven live instead: generated workloads and the scenarios of all
-    findings. What was run before with the same code, seed and number of workloads is kept, so that an interrupted run
-    goes on. Exit code 0 if each version has exactly the findings that it is known to have, 1 if not, 3 if one could not
-    be run, 4 if the run was interrupted.
+    With ENGINE every listed version of it is driven live instead, with `all` every engine: generated workloads and the
+    scenarios of all findings. What was run before with the same code, seed and number of workloads is kept, so that an
+    interrupted run goes on. Exit code 0 if each version has exactly the findings that it is known to have, 1 if not, 3
+    if one could not be run, 4 if the run was interrupted.
     """
     if engine is not None:
         for name, given in (("--known-failures", known_file), ("--markdown", markdown)):

@@ -1,4 +1,4 @@
-"""`matrix ENGINE`: every version of one engine, live; what was run before is kept."""
+"""`matrix ENGINE` and `matrix all`: every version of one engine or of all, live; what was run before is kept."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import click
 if TYPE_CHECKING:
     from preempt_oracle.adapters.protocol import Transport
     from preempt_oracle.version_matrix import Wanted
+
+
+ALL = "all"
 
 
 def versions(
@@ -30,43 +33,56 @@ def versions(
     from preempt_oracle.cli.errors import unusable
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.engines.building import EnvironmentFailure
-    from preempt_oracle.engines.environments import spec_of
-    from preempt_oracle.found import findings
+    from preempt_oracle.engines.environments import ENGINES, spec_of
+    from preempt_oracle.found import listed
     from preempt_oracle.matrix import ExpectedError
+    from preempt_oracle.report import engine_matrix
     from preempt_oracle.report import version_matrix as report
     from preempt_oracle.report.words import console
 
     writable(json_file)
     writable(page_file)
-    try:
-        known = spec_of(engine)
+    names = tuple(ENGINES) if engine == ALL else (engine,)
+    if engine == ALL and versions is not None:
+        raise click.UsageError("--versions is for one engine")
+    keep, line, matrices = _folder(results), _Line(), []
+    for name in names:
+        try:
+            known, found = spec_of(name), listed(name)
+        except (EnvironmentFailure, ExpectedError) as e:
+            raise unusable(str(e)) from None
         chosen = _chosen(versions, known.versions)
-        listed = findings(engine, known.versions)
-    except (EnvironmentFailure, ExpectedError) as e:
-        raise unusable(str(e)) from None
-    if page_file is not None and chosen != known.versions:
-        raise click.UsageError("--page wants all versions")
-    keep = _folder(results)
-    seed = job.SEED if seed is None else seed
-    wanted = [
-        job.Wanted(engine, version, policy, seed, workloads or job.WORKLOADS, spec)
-        for version in chosen
-        for policy in known.policies
-    ]
-    if fresh:
-        for w in wanted:
-            (keep / w.file).unlink(missing_ok=True)
-    line = _Line()
-    matrix = job.run(wanted, listed, _start, keep, line.say, line.progress, lambda path, data: write(str(path), data))
-    if json_file != "-":
-        report.show(console(), matrix)
-    if json_file is not None:
-        write(json_file, report.document(matrix))
-    if page_file is not None:
-        if len(matrix.rows) < len(wanted) or any(row.result is None for row in matrix.rows):
+        if page_file is not None and chosen != known.versions:
+            raise click.UsageError("--page wants all versions")
+        wanted = [
+            job.Wanted(
+                *(name, version, policy, job.SEED if seed is None else seed, workloads or job.WORKLOADS, spec),
+                tuple(variant.items()),
+            )
+            for version in chosen
+            for policy in known.policies
+            for variant in known.variants
+        ]
+        if fresh:
+            for w in wanted:
+                (keep / w.file).unlink(missing_ok=True)
+        matrix = job.run(
+            wanted, found, _start, keep, line.say, line.progress, lambda path, data: write(str(path), data)
+        )
+        matrices.append(matrix)
+        if json_file != "-":
+            report.show(console(), matrix)
+        whole = len(matrix.rows) == len(wanted) and all(row.result is not None for row in matrix.rows)
+        if page_file is not None and not whole:
             raise unusable(f"{page_file} was not written: not every version was run")
-        write(page_file, report.page(matrix).encode())
-    return matrix.verdict.exit_code
+        if matrix.interrupted:
+            break
+    if json_file is not None:
+        write(json_file, engine_matrix.document(matrices) if engine == ALL else report.document(matrices[0]))
+    if page_file is not None:
+        text = engine_matrix.page(matrices) if engine == ALL else report.page(matrices[0])
+        write(page_file, text.encode())
+    return engine_matrix.overall(matrices).exit_code
 
 
 def _chosen(given: str | None, known: tuple[str, ...]) -> tuple[str, ...]:

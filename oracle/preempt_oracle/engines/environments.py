@@ -52,12 +52,18 @@ class EngineSpec:
     full: tuple[str, ...] = ()  # those of `versions` of which all is checked, injected faults included; () = each
     recorded: tuple[str, ...] = ()  # those of `versions` that every run of the tests drives; () = each
     pip_flags: tuple[str, ...] = ()
+    variants: tuple[Mapping[str, bool], ...] = ({},)  # options of the adapter that make an engine of its own of it
     probe_seconds: int = 60
     quick: bool = True  # the probe is cheap enough to run before each use, not only after an install
 
     def pins(self, version: str) -> tuple[str, ...]:
         """The requirements that go into the folder, the engine first."""
         return (f"{self.distribution}=={version}", *self.extra, *self.more(version))
+
+    @property
+    def told_apart_by(self) -> frozenset[str]:
+        """Names of the options of `variants`."""
+        return frozenset(name for variant in self.variants for name in variant)
 
     @property
     def checked(self) -> tuple[str, ...]:
@@ -105,6 +111,8 @@ ENGINES: Mapping[str, EngineSpec] = {
             probe={**_SMALL, "policy": "vidur-vllm"},
             size="20 MB",
             files=("vidur/scheduler/replica_scheduler/vllm_replica_scheduler.py",),
+            # Version 0.0.26 fails an assertion at every resume; repaired, the rest of its scheduler can be seen.
+            variants=({}, {"repair": True}),
         ),
         EngineSpec(
             name="nano-vllm-fork",
@@ -119,6 +127,8 @@ ENGINES: Mapping[str, EngineSpec] = {
             extra=("numpy==2.4.6", "xxhash==4.1.0"),
             # It declares Python < 3.13 for torch's sake; the scheduler, all that runs here, needs neither.
             pip_flags=("--ignore-requires-python",),
+            # A victim sits in both queues; repaired, the rest of its scheduler can be seen.
+            variants=({}, {"repair": True}),
         ),
     )
 }

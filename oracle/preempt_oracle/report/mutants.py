@@ -16,7 +16,7 @@ clause made to find nothing. Of each mutant it is asked what notices it, the che
 - *evidence*: a known-bad scheduler is no longer named by its rule (or by each clause that finds something in its
   [scenario](zoo.md)), one that is right is accused, a shipped trace comes out otherwise, or an exercise count is not
   the one in `evidence.toml`; of the monitor, a stream of which it says otherwise than the pure system: in its
-  violations, exercise counts or state;
+  violations, exercise counts or state, or of which it judges more or less clause by clause;
 - *monitor*: of a rule, a short cut of the monitor that does not follow;
 - *test*: a test of `tests/spec` or `tests/oracle/monitor`.
 

@@ -32,6 +32,7 @@ def show(out: Console, matrix: VersionMatrix) -> None:
         said = Text(row.result.verdict if row.result else "not run", style="" if row.as_expected else "bold red")
         said.append("" if row.as_expected else "\nNOT as expected")
         what = f"{safe(row.wanted.version, 20)} {safe(row.wanted.policy.removeprefix(matrix.engine + '-'), 20)}"
+        what += f" {row.wanted.variant}" * bool(row.wanted.variant)
         table.add_row(what, *(Text(s, style=COLOUR.get(s, "")) for s in symbols), said)
     out.print(table)
     out.print(f"\n{'; '.join(f'{s} {meaning}' for s, meaning in LEGEND.items())}", soft_wrap=True)
@@ -49,7 +50,8 @@ def show(out: Console, matrix: VersionMatrix) -> None:
 def _explain(out: Console, row: Row) -> None:
     if row.as_expected and not (row.result and row.result.broken):
         return
-    out.print(f"\n{safe(row.wanted.engine)} {safe(row.wanted.version)}, {row.wanted.policy}", soft_wrap=True)
+    variant = f", {safe(row.wanted.variant)}" * bool(row.wanted.variant)
+    out.print(f"\n{safe(row.wanted.engine)} {safe(row.wanted.version)}, {row.wanted.policy}{variant}", soft_wrap=True)
     for sentence in row.odd:
         field(out, "ODD", sentence)
     if row.error:
@@ -61,7 +63,8 @@ def _explain(out: Console, row: Row) -> None:
             field(out, "see", again)
 
 
-def _mark(seen: Replay, rule: str) -> str:
+def mark(seen: Replay, rule: str) -> str:
+    """What a version made of a finding's scenario, in a word."""
     if seen.refused:
         return "-"
     return {HELD: "ok", rule: "FAIL"}.get(seen.outcome, "other")
@@ -92,12 +95,17 @@ class Document(msgspec.Struct, frozen=True):
 
 def document(matrix: VersionMatrix) -> bytes:
     """The matrix as JSON."""
+    return encode(document_of(matrix))
+
+
+def document_of(matrix: VersionMatrix) -> Document:
+    """The matrix as it is written."""
     rows = tuple(
         RowDocument(r.wanted.version, r.wanted.policy, r.as_expected, r.odd, r.error, r.result) for r in matrix.rows
     )
     verdict = matrix.verdict
     head = ("preempt-oracle-version-matrix", 1, version(), matrix.engine, verdict is Verdict.CONFORMS)
-    return encode(Document(*head, verdict.exit_code, rows))
+    return Document(*head, verdict.exit_code, rows)
 
 
 #: Capabilities that tell versions apart, as people call them.
@@ -159,7 +167,7 @@ def _page(matrix: VersionMatrix) -> Iterator[str]:
         marks = []
         for v in versions:
             seen = outcomes.get((v, f.name))
-            marks.append("" if seen is None else _mark(seen, f.scenario.rule))
+            marks.append("" if seen is None else mark(seen, f.scenario.rule))
         scenario = f"[{f.id}](../{f.file})"
         yield f"| {scenario} | {f.scenario.rule} | {' | '.join(marks)} |"
     yield ""

@@ -57,6 +57,7 @@ def functions(module: str, source: str) -> dict[str, ast.FunctionDef]:
     found = {}
     for node in ast.parse(source, module).body:
         for name, function in _inside(node):
+            function.decorator_list = []  # what runs is under its decorators; those of functions in it belong to it
             found[name] = ast.fix_missing_locations(_Bare().visit(function))
     return found
 
@@ -76,7 +77,6 @@ class _Bare(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self.generic_visit(node)
         node.returns = None
-        node.decorator_list = []
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         return node

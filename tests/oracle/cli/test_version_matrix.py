@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from preempt_oracle.engines.environments import ENGINES
+
 
 def test_the_command_without_engines_names_what_installs_them(run, here):
     result = run("matrix", "vllm", "--versions", "0.11.0, 0.33.0", "--results", "kept", "--json", "m.json")
@@ -14,13 +16,26 @@ def test_the_command_without_engines_names_what_installs_them(run, here):
     assert len(json.loads((here / "m.json").read_bytes())["rows"]) == 4
 
 
+def test_all_engines_at_once(run, here):
+    result = run("matrix", "all", "--results", "kept", "--json", "m.json")
+    assert result.exit_code == 3
+    data = json.loads((here / "m.json").read_bytes())
+    assert (data["format"], data["exit_code"]) == ("preempt-oracle-engine-matrix", 3)
+    assert [e["engine"] for e in data["engines"]] == [*ENGINES]
+    rows = {e["engine"]: len(e["rows"]) for e in data["engines"]}
+    assert rows == {n: len(s.versions) * len(s.policies) * len(s.variants) for n, s in ENGINES.items()}
+    result = run("matrix", "all", "--results", "kept", "--page", "page.md")
+    assert result.exit_code == 2
+    assert "page.md was not written: not every version was run" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("vllm", "--versions", "0.12.0"), "'0.12.0' is none of 0.11.0"),
         (("vllm", "--versions", ","), "--versions: 'none'"),
         (("gpt",), "unknown engine 'gpt'"),
-        (("vidur",), "findings-vidur.toml"),
+        (("all", "--versions", "0.33.0"), "--versions is for one engine"),
         (("vllm", "--markdown"), "--markdown is not for ENGINE"),
         (("vllm", "--versions", "0.33.0", "--page", "p.md"), "--page wants all versions"),
         (("--versions", "0.33.0"), "--versions goes with ENGINE"),

@@ -10,23 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-import msgspec
 import pytest
-from attrs import evolve, frozen
+from attrs import frozen
 
+from preempt_oracle.equality import readable, unlisted
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.monitor.cohort import Cohort
 from preempt_oracle.monitor.mixed import Mixed
 from preempt_oracle.monitor.plain import Plain
-from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_wire
-from preempt_oracle.trace.errors import Fault
-from preempt_oracle.trace.structure import Structure
 from preempt_properties.corruption import corrupt
+from preempt_properties.crowd import crowded
 from preempt_properties.play import header, play
-from preempt_properties.scenario import Abort, Add, Config, Scenario, Step
 from preempt_spec import events as ev
 from preempt_spec.micro import Malformed
 from preempt_spec.policies.policy import Memory, Phase
@@ -49,57 +46,18 @@ class Crowd:
     states: tuple[State, ...]
 
 
-def scenario(random: Random, policy: str) -> Scenario:
-    """Many requests that outgrow the pool together, none of them alone."""
-    page, running = random.choice((1, 2, 3, 4)), random.randint(8, 20)
-    first = PROFILES[policy].contract.phase is Phase.PREFILL_FIRST
-    swaps = PROFILES[policy].contract.memory is Memory.SWAP
-    length = random.randint(20, 32)
-    chunked = not first and random.random() < 0.7
-    config = Config(
-        policy=policy,
-        blocks=running * length // page // 3,
-        page_size=page,
-        max_running=running,
-        budget=running + random.randint(4, 12) if chunked else running * length,
-        max_length=length,
-        chunked=chunked,
-        caching=random.random() < 0.5,
-        frames=1 if first else random.choice((1, 2, 3)),
-        host_blocks=running * length // page // 6 if swaps else 0,
-    )
-    chunk = tuple(random.randrange(5) for _ in range(8))
-    script: list[Any] = []
-    for n in range(running + 4):
-        own = tuple(random.randrange(5) for _ in range(random.randint(1, 6)))
-        prompt = chunk + own if random.random() < 0.5 else own
-        script.append(Add(f"r{n}", prompt, random.randint(6, length - len(prompt)), random.randrange(3), n // 2))
-        if n > running // 2:
-            script.append(Step(random.randint(1, 3)))
-    for n in random.sample(range(running), 2):
-        script += [Step(random.randint(1, 4)), Abort(f"r{n}")]
-    return Scenario(config, tuple(script))
-
-
 @cache
 def crowd(policy: str, seed: int) -> Crowd:
-    s = scenario(Random(seed), policy)
+    s = crowded(Random(seed), policy)
     head, contract = header(s.config), PROFILES[policy].contract
     state, active = initial(head, contract), clauses(head.observes)
-    events, states = tuple(thinned(e) for e in play(s, Reference(head, contract))), []
+    events, states = tuple(unlisted(e) for e in play(s, Reference(head, contract))), []
     for event in events:
         states.append(state)
         outcome = run(state, event, active)
         assert not outcome.violations, (policy, seed, event, outcome.violations)
         state = outcome.state
     return Crowd(head, events, tuple(states))
-
-
-def thinned(e: ev.Event) -> ev.Event:
-    """Without what no engine shows: the free list, which would send every step to the clauses."""
-    if not isinstance(e, ev.Step):
-        return e
-    return evolve(e, observed=evolve(e.observed, free_ids=None))
 
 
 def agree(monitor: Monitor, state: State, event: ev.Event, active: Any) -> State | None:
@@ -157,19 +115,10 @@ def test_valid_crowds(policy: str, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_crowds_with_a_lie(policy: str, seed: int):
     c = crowd(policy, seed)
-    random, active, structure = Random(seed), clauses(c.header.observes), Structure(to_wire(c.header))
-
-    def readable(event: ev.Event) -> bool:
-        try:
-            line = wire.DECODER.decode(wire.ENCODER.encode(to_wire(event)))
-            structure.check(cast(wire.Event, line))
-        except (Fault, msgspec.MsgspecError, TypeError, ValueError, OverflowError):
-            return False
-        return True
-
+    random, active, form = Random(seed), clauses(c.header.observes), readable(c.header)
     ends: Counter[str] = Counter()
     for _ in range(LIES):
-        lying = corrupt(random, c.events, readable)
+        lying = corrupt(random, c.events, form)
         first = next((i for i, (a, b) in enumerate(zip(lying, c.events, strict=False)) if a is not b), None)
         if first is None:
             continue

@@ -154,6 +154,23 @@ def test_a_monitor_that_differs_is_noticed():
     assert answer(change)
 
 
+def test_a_short_cut_that_is_not_taken_any_more_is_noticed():
+    from preempt_oracle.equality import quiet
+
+    [stream] = quiet("vllm-fcfs", range(1))
+    right = told(stream).noted()
+    assert right.differs() == ""
+    function = ("cohort", "Cohort.step")
+    every_step = (m for m in every(*function, MONITOR_CODE.shipped()[function]) if "paused" in m.was)
+    mutant = next(m for m in every_step if m.now == "if True")
+
+    def change() -> str:
+        MONITOR_CODE.put(mutant)
+        return right.differs()
+
+    assert answer(change).startswith("more is judged clause by clause in event ")
+
+
 def test_the_score_is_read_as_it_is_written():
     kept, one_of = score()
     assert one_of.keys() == kept.keys()

@@ -1,0 +1,283 @@
+"""Which policy a scheduler follows, from what it did: every value of every knob that its events leave possible.
+
+A policy is a value per knob, and a clause reads only some knobs. So an event that breaks a rule refutes more than one
+policy: all that agree on the knobs which were read on the way to that violation (by the clause, or by a transition
+before it). Such a set of values is a *nogood*. The search takes any policy that no nogood rules out, judges all events
+by it, and adds the nogoods of what breaks, until one is left that breaks nothing, or none is left at all. A value is
+refuted if no policy that has it is left. (`telling` has what is to be made of values that only allow more.) Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, cast
+
+import attrs
+from attrs import define, frozen
+
+from preempt_spec import events as ev
+from preempt_spec import micro as mi
+from preempt_spec.micro import Malformed
+from preempt_spec.policies.policy import Policy
+from preempt_spec.rules.rule import Clause
+from preempt_spec.state import State, initial
+from preempt_spec.system import admissible, clauses
+from preempt_spec.transition import apply_micro
+
+#: Every knob, and the values that it may have.
+KNOBS: Mapping[str, tuple[Enum, ...]] = {
+    a.name: tuple(a.type)
+    for a in attrs.fields(attrs.resolve_types(Policy))
+    if isinstance(a.type, type) and issubclass(a.type, Enum)
+}
+
+Values = Mapping[str, Any]  # a value for each knob
+Nogood = frozenset[tuple[str, Any]]
+
+
+@frozen
+class Conflict:
+    """What breaks under some values, and all of them that it hangs on."""
+
+    nogood: Nogood
+    rule: str
+    message: str
+    event: int  # of the case
+
+
+class _Noting:
+    """A policy of other values now and then, that notes which of its knobs are read."""
+
+    def __init__(self, policy: Policy, causes: frozenset[str]) -> None:
+        self.values: Values = {}
+        self.read: set[str] = set()
+        self._rest = {"name": policy.name, "causes": causes, "hidden": policy.hidden, "tax": policy.tax}
+
+    def __getattr__(self, knob: str) -> Any:
+        if knob in KNOBS:
+            self.read.add(knob)
+            return self.values[knob]
+        return self._rest[knob]
+
+
+@frozen(eq=False)
+class _Point:
+    """A clause that hangs on the policy, where it was put to the test."""
+
+    event: int
+    state: State
+    micro: mi.Micro
+    rule: str
+    clause: Clause
+
+
+@frozen(eq=False)
+class _Course:
+    """A case followed under certain values of the knobs that transitions read."""
+
+    base: Nogood
+    points: tuple[_Point, ...]
+    end: Conflict | None  # where an event breaks, or makes no sense, under these values, whatever the others are
+
+
+@define(eq=False)
+class Case:
+    """The events of one run, and whatever has been found out of it."""
+
+    name: str
+    header: ev.Header
+    events: Sequence[ev.Event]
+    policy: Policy  # the declared one, for what is no knob
+    _noting: _Noting = attrs.field(init=False)
+    _courses: list[_Course] = attrs.field(init=False, factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self._noting = _Noting(self.policy, self.policy.causes | causes(self.events))
+
+    def conflicts(self, values: Values) -> list[Conflict]:
+        """Everything that breaks under these values."""
+        noting = self._noting
+        noting.values = values
+        course = next((c for c in self._courses if all(values[k] == v for k, v in c.base)), None)
+        if course is None:
+            course = self._followed(values)
+            self._courses.append(course)
+        found: dict[Nogood, Conflict] = {}
+        for at in course.points:
+            noting.read.clear()
+            for message in at.clause(at.state, at.micro):
+                if message is not None:
+                    nogood = course.base | {(k, values[k]) for k in noting.read}
+                    found.setdefault(nogood, Conflict(nogood, at.rule, message, at.event))
+                    break
+        if course.end is not None:
+            found.setdefault(course.end.nogood, course.end)
+        return [*found.values()]
+
+    def _followed(self, values: Values) -> _Course:
+        """To the end, or to where a clause breaks that reads no knob, or an event makes no sense: no state follows."""
+        noting, active = self._noting, clauses(self.header.observes)
+        base: set[str] = set()
+        points: list[_Point] = []
+
+        def course(rule: str = "", message: str = "", event: int = 0) -> _Course:
+            nogood = frozenset((k, values[k]) for k in base)
+            return _Course(nogood, tuple(points), Conflict(nogood, rule, message, event) if message else None)
+
+        noting.read.clear()
+        state = initial(self.header, cast(Policy, noting))
+        for n, event in enumerate(self.events):
+            try:
+                for m in mi.expand(event, len(state.memory)):
+                    admissible(state, m)
+                    base |= noting.read
+                    for rule, clause in active.get(type(m), ()):
+                        noting.read.clear()
+                        broken = next((message for message in clause(state, m) if message is not None), None)
+                        if noting.read:
+                            points.append(_Point(n, state, m, rule, clause))
+                        elif broken is not None:
+                            return course(rule, broken, n)
+                    noting.read.clear()
+                    state = apply_micro(state, m)
+                    base |= noting.read
+            except Malformed as e:
+                base |= noting.read
+                return course("", f"makes no sense: {e}", n)
+        return course()
+
+
+def causes(events: Iterable[ev.Event]) -> frozenset[str]:
+    """For what somebody was preempted."""
+    acts = (act for e in events for act in getattr(e, "acts", ()))
+    return frozenset(act.cause for act in acts if isinstance(act, ev.Demote) and act.cause != "reset")
+
+
+@frozen
+class Refuted:
+    """A value that no possible policy has: what breaks if only this knob is changed."""
+
+    value: Any
+    case: Case | None  # None: it takes several runs together
+    conflict: Conflict | None
+
+
+@frozen
+class Left:
+    """What the cases leave of one knob."""
+
+    knob: str
+    possible: tuple[Any, ...]
+    refuted: tuple[Refuted, ...]
+
+
+@frozen
+class Explained:
+    """What the cases leave of a policy. `cut`: what no policy explains, not even of one run; it is left out of it."""
+
+    values: Values  # that explain everything else
+    knobs: tuple[Left, ...]
+    cut: tuple[tuple[Case, Conflict], ...]
+
+
+@frozen
+class Unexplained:
+    """Each run can be explained, but no policy explains all: what breaks under the one that was thought of first."""
+
+    conflicts: tuple[tuple[Case, Conflict], ...]
+
+
+def values_of(policy: Policy) -> Values:
+    """The values of its knobs."""
+    return {knob: getattr(policy, knob) for knob in KNOBS}
+
+
+def explain(cases: Sequence[Case], first: Policy) -> Explained | Unexplained:
+    """What the cases leave possible. `first`: the policy to think of first."""
+    cut: list[tuple[Case, Conflict]] = []
+    cases = [_explicable(case, values_of(first), cut) for case in cases]
+    search = _Search([*cases], values_of(first))
+    values = search.find({})
+    if values is None:
+        return Unexplained(tuple((case, x) for case in cases for x in case.conflicts(search.preferred)))
+    search.preferred = values
+    knobs = []
+    for knob, domain in KNOBS.items():
+        possible, refuted = [values[knob]], []
+        for value in domain:
+            if value is values[knob]:
+                continue
+            if search.find({knob: value}) is not None:
+                possible.append(value)
+            else:
+                refuted.append(search.refutation(knob, value))
+        knobs.append(Left(knob, tuple(sorted(possible, key=domain.index)), tuple(refuted)))
+    return Explained(values, tuple(knobs), tuple(cut))
+
+
+def _explicable(case: Case, preferred: Values, cut: list[tuple[Case, Conflict]]) -> Case:
+    """The case, up to where no policy explains it."""
+    rest = case
+    while _Search([rest], preferred).find({}) is None:
+        first = min(rest.conflicts(preferred), key=lambda c: c.event)
+        if rest is case:
+            cut.append((case, first))
+        rest = Case(case.name, case.header, case.events[: first.event], case.policy)
+    return rest
+
+
+@define(eq=False)
+class _Search:
+    cases: list[Case]
+    preferred: Values
+    nogoods: dict[Nogood, None] = attrs.field(factory=dict)
+
+    def find(self, fixed: Values) -> Values | None:
+        """A policy with these values under which nothing breaks; None if there is none."""
+        while (values := self._allowed(fixed)) is not None:
+            case, found = next(self._breaking(values), (None, []))
+            if case is None:
+                return values
+            self.nogoods.update({c.nogood: None for c in found})
+            # What told this one apart tells the next one apart, too.
+            self.cases.remove(case)
+            self.cases.insert(0, case)
+        return None
+
+    def refutation(self, knob: str, value: Any) -> Refuted:
+        """The run that shows it, of several the shortest."""
+        changed = {**self.preferred, knob: value}
+        found = [(case, conflict) for case, some in self._breaking(changed) for conflict in some]
+        if not found:
+            return Refuted(value, None, None)
+        case, conflict = min(found, key=lambda x: (x[1].event, x[0].name))
+        return Refuted(value, case, conflict)
+
+    def _breaking(self, values: Values) -> Iterator[tuple[Case, list[Conflict]]]:
+        for case in [*self.cases]:
+            if found := case.conflicts(values):
+                yield case, found
+
+    def _allowed(self, fixed: Values) -> Values | None:
+        """Values that no nogood rules out, the preferred ones where that can be."""
+        order = [*fixed, *(k for k in KNOBS if k not in fixed)]
+        chosen: dict[str, Any] = {}
+        # Looked at when the last of its knobs is chosen.
+        due: dict[str, list[Nogood]] = {knob: [] for knob in KNOBS}
+        for nogood in self.nogoods:
+            due[max((k for k, _ in nogood), key=order.index)].append(nogood)
+
+        def extend(depth: int) -> bool:
+            if depth == len(order):
+                return True
+            knob = order[depth]
+            domain = (fixed[knob],) if knob in fixed else KNOBS[knob]
+            for value in sorted(domain, key=lambda v: v is not self.preferred[knob]):
+                chosen[knob] = value
+                if not any(all(chosen[k] is v for k, v in nogood) for nogood in due[knob]) and extend(depth + 1):
+                    return True
+            del chosen[knob]
+            return False
+
+        return dict(chosen) if extend(0) else None
