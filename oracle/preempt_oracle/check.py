@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import PurePath
 from typing import BinaryIO
@@ -34,14 +34,15 @@ def check(
     *,
     spec: str = SPEC_VERSION,
     known: Ledger | None = None,
+    film: Callable[[Monitor], Callable[[wire.Event], None]] | None = None,
 ) -> Tally:
     """Judge one trace, into `tally` if given (same engine, version, policy and specification). Raises TraceError.
 
     Of a series in parts it is the first that is named: all are read, as one trace.
 
     `spec`: the version of the specification to judge by (UnknownVersion if there is none); `known`: known failures, in
-    which the run is noted. A trace is read to its footer even behind a violation: a cut-off file is unreadable,
-    whatever it showed.
+    which the run is noted; `film`: given the monitor, who is to be shown each event, up to the first violation. A trace
+    is read to its footer even behind a violation: a cut-off file is unreadable, whatever it showed.
     """
     name = display_name(source)
     lines = read_all(source)
@@ -64,6 +65,7 @@ def check(
     behind = lost = 0  # steps behind the violation; events missing behind the end
     scenery = Scenery(monitor.shadow)
     see = scenery.see if known is not None else None
+    show = film(monitor) if film is not None else None
     feed = monitor.feed
     for file, number, event in lines:
         if isinstance(event, wire.Footer):
@@ -77,6 +79,8 @@ def check(
             broken = feed(event)
         except Malformed as e:
             raise TraceError(file, number, e.field, e.reason) from None
+        if show is not None and (broken or not found):
+            show(event)
         if broken or monitor.advised:
             where, frame = f"{file}:{number}", monitor.shadow.last_frame
             for violation in broken:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
-from preempt_oracle.cli.choices import json_option, known_option, ledger, policy_option, spec_option
+from preempt_oracle.cli.choices import html_option, json_option, known_option, ledger, policy_option, spec_option
+
+if TYPE_CHECKING:
+    from preempt_oracle.monitor import Monitor
+    from preempt_oracle.trace.wire import Event
 
 
 @click.command("check")
@@ -13,8 +20,14 @@ from preempt_oracle.cli.choices import json_option, known_option, ledger, policy
 @spec_option
 @known_option
 @json_option
+@html_option
 def command(
-    traces: tuple[str, ...], policy: str | None, spec: str, known_file: str | None, json_file: str | None
+    traces: tuple[str, ...],
+    policy: str | None,
+    spec: str,
+    known_file: str | None,
+    json_file: str | None,
+    html_file: str | None,
 ) -> int:
     """Judge recorded traces, plain, gzip or zstd; '-' is standard input.
 
@@ -25,6 +38,7 @@ def command(
     """
     from preempt_oracle.check import check
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.film import Film
     from preempt_oracle.report.document import document
     from preempt_oracle.report.judged import Judged, overall
     from preempt_oracle.report.tables import show_all
@@ -34,16 +48,33 @@ def command(
     from preempt_oracle.verdict import Verdict
 
     writable(json_file)
+    writable(html_file)
+    if html_file is not None:
+        from preempt_oracle.report.timeline.page import Shown, page  # absent extras are told of before anything is read
     known = ledger(known_file)
-    inputs = []
+    inputs: list[Judged] = []
+    films: list[Film] = []  # of the traces that could be read
+    shown: list[Shown] = []
+
+    def film(monitor: Monitor) -> Callable[[Event], None]:
+        films.append(Film(monitor))
+        return films[-1].see
+
     for trace in heads(traces):
         name = "<stdin>" if trace == "-" else trace
         try:
-            inputs.append(Judged(name, check(trace, policy, spec=spec, known=known)))
+            watched = None if html_file is None else film
+            inputs.append(Judged(name, check(trace, policy, spec=spec, known=known, film=watched)))
         except TraceError as e:
+            films.clear()
             inputs.append(Judged(name, error=str(e), fault=Verdict.UNREADABLE))
+        if html_file is not None:
+            shown.append(Shown(inputs[-1], tuple(("", film) for film in films)))
+            films.clear()
     if json_file != "-":
         show_all(console(), inputs, known)
     if json_file is not None:
         write(json_file, document(inputs, known, spec))
+    if html_file is not None:
+        write(html_file, page(shown).encode())
     return overall(inputs, known).exit_code

@@ -60,6 +60,10 @@ json_option = click.option(
     "--json", "json_file", metavar="FILE", help="Write the report as JSON too ('-': to standard output, and no text)."
 )
 
+html_option = click.option(
+    "--html", "html_file", metavar="FILE", help="Write one self-contained page: what broke, and a timeline."
+)
+
 
 def ledger(known_file: str | None) -> Ledger | None:
     """The known failures of a file. Raises ClickException."""

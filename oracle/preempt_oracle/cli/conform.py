@@ -9,6 +9,7 @@ import click
 from preempt_oracle.cli.choices import (
     SEED,
     engine_options,
+    html_option,
     json_option,
     known_option,
     ledger,
@@ -32,6 +33,7 @@ FOLDER = "preempt-oracle-failures"
 @click.option("--seed", type=SEED, metavar="N", help="Seed of the first workload [default: random].")
 @click.option("--junit", "junit_file", metavar="FILE", help="Write a JUnit report, one test case per rule.")
 @json_option
+@html_option
 @click.option("--save", "folder", metavar="DIR", default=FOLDER, show_default=True, help="Where failures are written.")
 def command(
     policy: str | None,
@@ -42,6 +44,7 @@ def command(
     seed: int | None,
     junit_file: str | None,
     json_file: str | None,
+    html_file: str | None,
     folder: str,
     **named: Any,
 ) -> int:
@@ -52,6 +55,7 @@ def command(
     """
     from preempt_oracle.campaign import Budget, campaign
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.html import campaign_page
     from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.scenarios import save
     from preempt_oracle.cli.target import target
@@ -61,7 +65,7 @@ def command(
     from preempt_oracle.report.tables import show_all
     from preempt_oracle.report.words import console, count, safe
 
-    for file in (junit_file, json_file):
+    for file in (junit_file, json_file, html_file):
         writable(file)
     if "-" in (junit_file, json_file) and junit_file == json_file:
         raise click.UsageError("--junit and --json cannot both go to standard output")
@@ -93,4 +97,6 @@ def command(
         write(junit_file, junit([judged], known))
     if json_file is not None:
         write(json_file, document([judged], known, spec))
+    if html_file is not None:
+        write(html_file, campaign_page(judged, engine, found.scenarios))
     return overall([judged], known).exit_code

@@ -9,6 +9,7 @@ import click
 from preempt_oracle.cli.choices import (
     SEED,
     engine_options,
+    html_option,
     json_option,
     known_option,
     ledger,
@@ -46,6 +47,7 @@ FOLDER = "preempt-oracle-failures"
     "--patience", callback=seconds, default="60s", metavar="DURATION", help="How long a reply may take [default: 60s]."
 )
 @json_option
+@html_option
 @click.option("--save", "folder", metavar="DIR", default=FOLDER, show_default=True, help="Where failures are written.")
 def command(
     policy: str | None,
@@ -57,6 +59,7 @@ def command(
     jobs: int,
     stop_at_first: bool,
     json_file: str | None,
+    html_file: str | None,
     folder: str,
     **named: Any,
 ) -> int:
@@ -72,6 +75,7 @@ def command(
     """
     from preempt_oracle.campaign import Budget
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.html import campaign_page
     from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.target import target
     from preempt_oracle.fuzz.jobs import Order, one, several
@@ -83,6 +87,7 @@ def command(
     from preempt_oracle.report.words import console, safe
 
     writable(json_file)
+    writable(html_file)
     ledger(known_file)  # a file that cannot be used is refused before anything else
     engine = target(**named)
     chosen = engine.policy(policy)
@@ -110,6 +115,8 @@ def command(
         show_known(out, fuzzed.known)
     if json_file is not None:
         write(json_file, document([judged], fuzzed.known, spec))
+    if html_file is not None:
+        write(html_file, campaign_page(judged, engine, found.scenarios))
     return overall([judged], fuzzed.known).exit_code
 
 

@@ -1,0 +1,153 @@
+"""One self-contained file: no network, a strict content-security policy, and nothing of a trace that is not text.
+
+Whatever comes from a trace goes into the page twice at most: escaped by Jinja2, or as JSON in a data block, which the
+script only ever puts into text nodes and numbers. The policy allows this very script and this very style, by hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from attrs import frozen
+
+from preempt_oracle.film import Column, Film
+from preempt_oracle.report.cause import CAUSES, CONSEQUENCES
+from preempt_oracle.report.events import line
+from preempt_oracle.report.judged import Judged
+from preempt_oracle.report.version import version
+from preempt_oracle.report.words import count, safe
+from preempt_oracle.verdict import Failure, Standing
+from preempt_spec.rules import RULES
+
+#: In words, for the page: standing -> a word, and the class of its colour.
+STANDINGS = {
+    Standing.VIOLATED: ("violated", "bad"),
+    Standing.KNOWN: ("known", "warn"),
+    Standing.ADVISED: ("advised", "warn"),
+    Standing.HELD: ("held", "good"),
+    Standing.NOT_EXERCISED: ("not exercised", "dim"),
+    Standing.NOT_OBSERVABLE: ("not observable", "dim"),
+}
+EVENTS = 8  # of a failure, as text
+
+
+@frozen
+class Shown:
+    """A judged input, and films of it: what each shows, "" for the input itself."""
+
+    judged: Judged
+    films: tuple[tuple[str, Film | None], ...] = ()
+
+
+def page(shown: Sequence[Shown]) -> str:
+    """The page."""
+    from jinja2 import Environment
+
+    here = files(__package__)
+    style, script = (here.joinpath(name).read_text(encoding="utf-8") for name in ("timeline.css", "timeline.js"))
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(here.joinpath("timeline.html.j2").read_text(encoding="utf-8"))
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    runs = [_run(one) for one in shown]
+    return template.render(style=style, script=script, policy=policy, runs=runs, version=version())
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _run(one: Shown) -> dict[str, Any]:
+    judged, tally = one.judged, one.judged.tally
+    failures = [_failure(f) for f in tally.failures] if tally else []
+    return {
+        "source": safe(judged.source, 300),
+        "verdict": judged.verdict.value,
+        "engine": safe(f"{tally.engine} {tally.version}", 100) if tally else "",
+        "policy": tally.policy if tally else "",
+        "error": safe(judged.error, 2000),
+        "sizes": f"{count(tally.steps, 'step')}, {count(tally.preemptions, 'preemption')}, "
+        f"{count(tally.resumes, 'resume')}"
+        if tally
+        else "",
+        "failures": failures,
+        "rules": _rules(judged),
+        "films": [{"title": safe(title, 300), "data": _data(film) if film else ""} for title, film in one.films],
+    }
+
+
+def _failure(f: Failure) -> dict[str, Any]:
+    rule = RULES[f.violation.rule]
+    books = f.divergence.books if f.divergence else ()
+    return {
+        "rule": rule.id,
+        "kind": rule.kind.value,
+        "sentence": rule.sentence,
+        "message": safe(f.violation.message, 600),
+        "step": f.frame,
+        "where": safe(f.where, 300),
+        "moment": safe(f.divergence.moment, 300) if f.divergence else "",
+        "cause": CAUSES[rule.id],
+        "consequence": CONSEQUENCES[rule.id],
+        "known": safe(f.known, 400),
+        "advisory": f.advisory,
+        "replay": safe(f.replay, 600),
+        "events": [line(e, 400) for e in f.tail[-EVENTS:]],
+        "books": [
+            {"what": safe(b.what, 100), "engine": safe(b.engine or "-", 300), "shadow": safe(b.shadow, 300),
+             "differs": b.differs}
+            for b in books
+        ],
+    }  # fmt: skip
+
+
+def _rules(judged: Judged) -> list[dict[str, Any]]:
+    if judged.tally is None:
+        return []
+    rows = []
+    for id, standing in judged.tally.standings.items():
+        word, style = STANDINGS[standing]
+        rule = RULES[id]
+        times = judged.tally.exercised.get(id, 0)
+        rows.append({"rule": id, "kind": rule.kind.value, "sentence": rule.sentence, "standing": word, "style": style,
+                     "times": f"{times:,}"})  # fmt: skip
+    return rows
+
+
+def _data(film: Film) -> str:
+    """The film as JSON that can stand in a script element: no `<` leaves it."""
+    columns, cut = film.columns()
+    s = film.monitor.shadow
+    # The step at which the monitor stopped: what it broke in may have come before its end, or behind it.
+    broken = columns[-1].step if film.monitor.violations and columns else None
+    data = {
+        "requests": [safe(r, 60) for r in film.requests],
+        "groups": [{"name": safe(g.name, 40), "page": g.page_size, "total": s.extent(i)}
+                   for i, g in enumerate(s.groups)],
+        "cut": cut,
+        "columns": [_column(c, broken) for c in columns],
+    }  # fmt: skip
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _column(c: Column, broken: int | None) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "n": c.step,
+        "l": c.live,
+        "s": c.places,
+        "r": c.running,
+        "w": c.waiting,
+        "p": [[x for run in pool for x in run] for pool in c.pools],
+        "f": c.free,
+    }
+    optional = {"k": c.folded, "x": c.swapped, "fl": c.flying, "t": c.happened}
+    out |= {k: v for k, v in optional.items() if v}
+    if c.step == broken and not c.folded:
+        out["b"] = 1
+    return out
