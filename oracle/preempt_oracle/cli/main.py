@@ -28,6 +28,7 @@ COMMANDS = {
     "replay": "Run one scenario and show its steps.",
     "smoke": "Start an engine and say what can be observed of it.",
     "rules": "List the rules of the specification, or explain one.",
+    "explain": "Explain a rule or a finding, with the shortest run that shows it.",
     "new-adapter": "Write an adapter for a new scheduler, with its tests and CI.",
     "engines": "List and install engines under test.",
     "cost": "Swap or recompute: break-even, regime map, comparison of models.",

@@ -23,7 +23,7 @@ def command(wanted: str | None, markdown: bool, spec: str) -> int:
     if not rules and rulebook.select(wanted):
         raise click.UsageError(f"{safe(repr(wanted), 80)} came in after specification {spec}")
     if not rules:
-        raise click.UsageError(_nearest(wanted or "", [*RULES, *rulebook.families()]))
+        raise click.UsageError(nearest(wanted or "", [*RULES, *rulebook.families()], "rule or family"))
     out = console()
     if markdown:
         out.print(rulebook.markdown(rules), soft_wrap=True)
@@ -37,7 +37,8 @@ def command(wanted: str | None, markdown: bool, spec: str) -> int:
     return 0
 
 
-def _nearest(wanted: str, known: list[str]) -> str:
+def nearest(wanted: str, known: list[str], what: str) -> str:
+    """That there is no such thing, and what is near it."""
     from difflib import get_close_matches
 
     from preempt_oracle.report.words import safe
@@ -45,7 +46,7 @@ def _nearest(wanted: str, known: list[str]) -> str:
     near = get_close_matches(wanted, known, n=3, cutoff=0.4)
     near += [k for k in known if wanted and wanted in k and k not in near][:3]
     hint = f"; near it: {', '.join(near)}" if near else ""
-    return f"there is no rule or family {safe(repr(wanted), 80)}{hint}"
+    return f"there is no {what} {safe(repr(wanted), 80)}{hint}"
 
 
 def _show(id: str, advised: bool) -> None:
