@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preempt_oracle.cli.choices import html_option, json_option, known_option, ledger, policy_option, spec_option
+from preempt_oracle.cli.choices import (
+    github_option,
+    html_option,
+    json_option,
+    known_option,
+    ledger,
+    policy_option,
+    spec_option,
+)
 
 if TYPE_CHECKING:
     from preempt_oracle.monitor import Monitor
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 @known_option
 @json_option
 @html_option
+@github_option
 def command(
     traces: tuple[str, ...],
     policy: str | None,
@@ -28,6 +37,7 @@ def command(
     known_file: str | None,
     json_file: str | None,
     html_file: str | None,
+    github: bool,
 ) -> int:
     """Judge recorded traces, plain, gzip or zstd; '-' is standard input.
 
@@ -38,6 +48,7 @@ def command(
     """
     from preempt_oracle.check import check
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.github import tell
     from preempt_oracle.film import Film
     from preempt_oracle.report.document import document
     from preempt_oracle.report.judged import Judged, overall
@@ -77,4 +88,6 @@ def command(
         write(json_file, document(inputs, known, spec))
     if html_file is not None:
         write(html_file, page(shown).encode())
+    if github:
+        tell(inputs)
     return overall(inputs, known).exit_code

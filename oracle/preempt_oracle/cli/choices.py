@@ -64,6 +64,10 @@ html_option = click.option(
     "--html", "html_file", metavar="FILE", help="Write one self-contained page: what broke, and a timeline."
 )
 
+github_option = click.option(
+    "--github", is_flag=True, help="Annotations for GitHub Actions, and the summary of its step."
+)
+
 
 def ledger(known_file: str | None) -> Ledger | None:
     """The known failures of a file. Raises ClickException."""

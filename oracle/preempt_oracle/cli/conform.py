@@ -9,6 +9,7 @@ import click
 from preempt_oracle.cli.choices import (
     SEED,
     engine_options,
+    github_option,
     html_option,
     json_option,
     known_option,
@@ -34,6 +35,7 @@ FOLDER = "preempt-oracle-failures"
 @click.option("--junit", "junit_file", metavar="FILE", help="Write a JUnit report, one test case per rule.")
 @json_option
 @html_option
+@github_option
 @click.option("--save", "folder", metavar="DIR", default=FOLDER, show_default=True, help="Where failures are written.")
 def command(
     policy: str | None,
@@ -45,6 +47,7 @@ def command(
     junit_file: str | None,
     json_file: str | None,
     html_file: str | None,
+    github: bool,
     folder: str,
     **named: Any,
 ) -> int:
@@ -55,6 +58,7 @@ def command(
     """
     from preempt_oracle.campaign import Budget, campaign
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.github import tell
     from preempt_oracle.cli.html import campaign_page
     from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.scenarios import save
@@ -99,4 +103,6 @@ def command(
         write(json_file, document([judged], known, spec))
     if html_file is not None:
         write(html_file, campaign_page(judged, engine, found.scenarios))
+    if github:
+        tell([judged])
     return overall([judged], known).exit_code

@@ -9,6 +9,7 @@ import click
 from preempt_oracle.cli.choices import (
     SEED,
     engine_options,
+    github_option,
     html_option,
     json_option,
     known_option,
@@ -48,6 +49,7 @@ FOLDER = "preempt-oracle-failures"
 )
 @json_option
 @html_option
+@github_option
 @click.option("--save", "folder", metavar="DIR", default=FOLDER, show_default=True, help="Where failures are written.")
 def command(
     policy: str | None,
@@ -60,6 +62,7 @@ def command(
     stop_at_first: bool,
     json_file: str | None,
     html_file: str | None,
+    github: bool,
     folder: str,
     **named: Any,
 ) -> int:
@@ -75,6 +78,7 @@ def command(
     """
     from preempt_oracle.campaign import Budget
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.github import tell
     from preempt_oracle.cli.html import campaign_page
     from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.target import target
@@ -117,6 +121,8 @@ def command(
         write(json_file, document([judged], fuzzed.known, spec))
     if html_file is not None:
         write(html_file, campaign_page(judged, engine, found.scenarios))
+    if github:
+        tell([judged])
     return overall([judged], fuzzed.known).exit_code
 
 
