@@ -33,7 +33,7 @@ def overlapped(random: Random, scenario: Scenario, can: frozenset[str]) -> Scena
         # starve a request or fail an assertion (docs/findings.md), and every campaign would end there.
         most = min(config.budget, config.long_prefill or config.budget) - 1
         config = evolve(config, drafts=max(0, min(random.randint(1, 3), most)))
-    # Who waits with its table would be told of it with the holes of its window: no engine that releases lazily has groups.
+    # Who waits with its table would be told of it with the holes of its window: a lazy release is for one group.
     if "groups" in can and contract.release is Release.AT_ONCE and chance(random, 30):
         # No cache: a state is overwritten where pages would be shared.
         kinds = GROUPS[1:2] if config.drafts else GROUPS[1:]  # drafts and recurrent states are not judged together

@@ -213,7 +213,7 @@ class Reference(Record):
         self._act(ev.Release(victim, len(self.state.plan.granted), tables, until, kept, 0, kept))
 
     def reclaim(self, group: int, lack: int, keep: tuple[int, ...], request: str) -> None:
-        """Under a lazy release: who waits gives back what it still has, the last one first, until `request` has room."""
+        """Under a lazy release: who waits gives back what it has, the last one first, until `request` has room."""
         for w in reversed(self.state.waiting) if self.policy.release is Release.LAZY else ():
             if len(self.state.free_ids(group) - set(keep)) >= lack:
                 return

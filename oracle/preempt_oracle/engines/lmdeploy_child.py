@@ -15,8 +15,8 @@ Observed:
 * running: of the scheduler's books, not of the maker's list, from which the batches are made.
 * waiting: sorted by the time of arrival, as a prefill does.
 
-Not taken: chunked prefill (a prefill of its own size decides whose turn it is), prefix caching (a block of a table may be
-exchanged for another request's, which no event can tell yet), several frames at once.
+Not taken: chunked prefill (its chunks have turns of their own), prefix caching (a block of a table may be exchanged for
+another request's, which no event can tell yet), several frames at once.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class LMDeploy(Engine):
             raise Refused(f"max_length={longest} with budget={budget}: a prefill of {longest - 1} tokens is cut")
         # Whoever grows, or comes back, asks for this many tokens of room behind those known, even when alone.
         if longest - 1 + ahead > blocks * page:
-            raise Refused(f"max_length={longest}, lookahead={ahead} with {blocks} blocks of {page}: one alone lacks room")
+            raise Refused(
+                f"max_length={longest}, lookahead={ahead} with {blocks} blocks of {page}: one alone lacks room"
+            )
         self.longest = longest
 
-        self.loop = Loop(
-            load(), blocks=blocks, page=page, running=running, budget=budget, longest=longest, ahead=ahead
-        )
+        self.loop = Loop(load(), blocks=blocks, page=page, running=running, budget=budget, longest=longest, ahead=ahead)
         self.live: dict[str, Any] = {}  # request -> sequence
         self.frame = -1
         self.flying: dict[int, tuple[list[Any], Any, Any]] = {}
@@ -157,8 +157,7 @@ class LMDeploy(Engine):
         return {"requests": names, "tokens": tokens, "start": start, "resumed": back}
 
     def _decoded(self, batch: list[Any]) -> Reply:
-        """In the order in which room was made: from the last to the first."""
-        turned = batch[::-1]
+        turned = self.watch.turned(batch)
         return {
             "requests": [self.watch.name(seq) for seq in turned],
             "tokens": [int(seq.num_token_ids) for seq in turned],

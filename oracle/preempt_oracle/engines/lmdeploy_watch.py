@@ -3,8 +3,8 @@
 Runs in the engine's Python, next to `lmdeploy_child`. Bound methods of one scheduler and of its parts are wrapped, last
 of all, so that a fault put into them stays underneath and is seen.
 
-A decode looks at its batch from the last position to the first, and its grants are told in that order: whoever stands
-behind had its room before whoever stands before it was looked at. All blocks are told by their physical ids.
+A decode looks at its batch in an order of its own (the engine's: from the last position to the first), and its grants
+are told in that order: whoever was looked at before has its room. All blocks are told by their physical ids.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Watch:
         self.returned: dict[str, list[int]] = {}  # what came back outside of a step
         self.back: list[int] = []  # blocks that lost a reference since somebody asked
         self.told: dict[int, int] = {}  # entries of each table that the latest message was made from
-        self.scan: list[Any] = []  # the batch that a decode goes through, in its order
-        self.scanning = False
+        self.looked: list[Any] = []  # whom a decode looked at, in that order
+        self.decoding = self.decoded = False
         self.lacks: Any = None  # for whom room was last asked for, unless there was room
         self.asked: Any = None  # for whom room was last asked for
 
@@ -79,6 +79,11 @@ class Watch:
         rows = inputs.block_offsets.tolist()
         return [(self.name(q), row[: self.told.get(q.seq_id, len(row))]) for q, row in zip(batch, rows, strict=True)]
 
+    def turned(self, batch: list[Any]) -> list[Any]:
+        """The batch of a decode in the order in which it was looked at; who was not comes last."""
+        order = {id(seq): i for i, seq in enumerate(self.looked)}
+        return sorted(batch, key=lambda seq: order.get(id(seq), len(order)))
+
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _hook(self) -> None:
@@ -86,7 +91,7 @@ class Watch:
         helper, lifecycle = scheduler.eviction_helper, scheduler.sequence_lifecycle
         make_room, allocate, free = helper.try_make_capacity_for, manager.allocate, self.allocator.free
         release, preempt = lifecycle.release_paging_resources, scheduler.preempt_seqs
-        tables, decode = scheduler.get_block_tables, scheduler.schedule_running
+        tables, decode, lacking = scheduler.get_block_tables, scheduler.schedule_running, manager.num_required_blocks
 
         def making_room(seq: Any, *args: Any, **kwargs: Any) -> Any:
             self.asked = self.lacks = seq  # while it is asked, too: others give back their blocks then
@@ -126,7 +131,8 @@ class Watch:
             at = len(self.acts)
             answer = preempt(seqs)
             for seq in ran:
-                self._demoted(seq, served, at)
+                if seq.status not in (self.status.RUNNING, self.status.READY):
+                    self._demoted(seq, served, at)
             return answer
 
         def telling(seqs: Any) -> Any:
@@ -135,19 +141,26 @@ class Watch:
             return answer
 
         def decoding(running: Any, *args: Any, **kwargs: Any) -> Any:
-            self.scan, self.scanning = list(running)[::-1], True
+            self.looked, self.decoding, self.decoded, self.lacks = [], True, True, None
             answer = decode(running, *args, **kwargs)
-            self.scanning = False
+            self.decoding = False
             return answer
+
+        def looking(seq: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.decoding and all(other is not seq for other in self.looked):
+                self.looked.append(seq)
+                self.lacks = None
+            return lacking(seq, *args, **kwargs)
 
         helper.try_make_capacity_for, manager.allocate, self.allocator.free = making_room, allocating, freeing
         lifecycle.release_paging_resources, scheduler.preempt_seqs = releasing, preempting
-        scheduler.get_block_tables, scheduler.schedule_running = telling, decoding
+        scheduler.get_block_tables, scheduler.schedule_running, manager.num_required_blocks = telling, decoding, looking
 
     def _demoted(self, seq: Any, served: list[str], at: int) -> None:
         name = self.name(seq)
         self.acts.insert(
-            at, {"act": "demote", "after": self._after(seq), "request": name, "cause": "growth", "beneficiaries": served}
+            at,
+            {"act": "demote", "after": self._after(seq), "request": name, "cause": "growth", "beneficiaries": served},
         )
         self.preempted.add(name)
         for index, other in enumerate(self.waiting()):
@@ -156,12 +169,11 @@ class Watch:
                 break
 
     def _after(self, seq: Any = None) -> int:
-        """Grants made before what happens now: of a decode, those behind whoever is looked at; else, admissions."""
-        if not self.scan:
+        """Grants made before what happens now: of a decode, those looked at before; else, admissions."""
+        if not self.decoded:
             return int(self.scheduler.num_ready())
-        turn = seq if seq is not None else self.asked
-        count = 0
-        for other in self.scan:
+        turn, count = seq if seq is not None else self.asked, 0
+        for other in self.looked:
             if other is turn:
                 break
             count += other.status is self.status.RUNNING

@@ -147,7 +147,11 @@ class Books:
 
     def _observed(self, o: wire.Observed, free: int) -> bool:
         s = self.s
-        if self._lazy and o.held is not None and any(r.tables[0] or r.base for r in map(s.requests.get, s.waiting) if r):
+        if (
+            self._lazy
+            and o.held is not None
+            and any(r.tables[0] or r.base for r in map(s.requests.get, s.waiting) if r)
+        ):
             return False  # who waits should hold something
         if o.free_ids is not None or o.held or (o.free is not None and o.free != (free,)):
             return False

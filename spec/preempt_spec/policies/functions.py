@@ -83,6 +83,8 @@ def lazily_held(s: View, group: int, but: str = "") -> set[int]:
     if s.policy.release is not Release.LAZY:
         return set()
     names = Counter(b for w in s.waiting if w != but for b in s.request(w).tables[group])
+    if not names:
+        return set()
     shared = s.shared(group)
     return {b for b, n in names.items() if shared.get(b, 1) == n and b != HOLE}
 

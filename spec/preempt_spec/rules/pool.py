@@ -186,7 +186,9 @@ def waiting_holds_nothing(s: View, e: Close) -> Iterator[str | None]:
         h, r = held.get(w), s.request(w)
         if s.policy.release is When.LAZY:
             left, has = (sum(map(len, r.tables)), r.computed), (0, 0) if h is None else (h.blocks, h.computed)
-            told = f"{w} waits and was left {left[0]} blocks and {left[1]} computed tokens; it holds {has[0]} and {has[1]}"
+            told = (
+                f"{w} waits and was left {left[0]} blocks and {left[1]} computed tokens; it holds {has[0]} and {has[1]}"
+            )
             yield None if has == left else told
             continue
         if h is not None and (r.computed or any(r.tables)):
