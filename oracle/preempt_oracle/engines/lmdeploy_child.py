@@ -15,8 +15,11 @@ Observed:
 * running: of the scheduler's books, not of the maker's list, from which the batches are made.
 * waiting: sorted by the time of arrival, as a prefill does.
 
-Not taken: chunked prefill (its chunks have turns of their own), prefix caching (a block of a table may be exchanged for
-another request's, which no event can tell yet), several frames at once.
+* hits, publish: what `match` appended to a table, and the nodes that `allocate` hung into the trie of prefixes and
+  `evict` took out; `allocate` may exchange blocks of a table for those of the trie (merge). A block that only the trie
+  refers to counts as free, and its reference as none.
+
+Not taken: chunked prefill (its chunks have turns of their own), several frames at once.
 """
 
 from __future__ import annotations
@@ -50,10 +53,10 @@ else:
 
 VERIFIED = ("0.18.0",)
 POLICY = "lmdeploy"
-CAPABILITIES = ("abort", "lookahead", "reuse", "unchunked")
+CAPABILITIES = ("abort", "caching", "lookahead", "reuse", "unchunked")
 OBSERVES = (
     *("counts", "blocks", "free", "free-ids", "refs", "queues", "demote", "trigger", "release", "reset", "held"),
-    *("place", "known", "start", "sent", "emitted"),
+    *("place", "known", "start", "sent", "hits", "publish", "emitted"),
 )
 
 
@@ -66,7 +69,7 @@ class LMDeploy(Engine):
         self.injection = inject(config, FAULTS)
         if config.get("policy") != POLICY:
             raise Refused(f"policy {config.get('policy')!r}: this scheduler has policy {POLICY!r} only")
-        config = fixed(config, chunked=False, caching=False, whole_fit=True, long_prefill=0, watermark=0)
+        config = fixed(config, chunked=False, whole_fit=True, long_prefill=0, watermark=0)
         if unknown := sorted(config.get("options", {})):
             raise Refused(f"unknown option {unknown[0]!r}; this adapter has none")
         blocks, page = whole(config, "blocks", 1), whole(config, "page_size", 1)
@@ -84,7 +87,16 @@ class LMDeploy(Engine):
             )
         self.longest = longest
 
-        self.loop = Loop(load(), blocks=blocks, page=page, running=running, budget=budget, longest=longest, ahead=ahead)
+        self.loop = Loop(
+            load(),
+            blocks=blocks,
+            page=page,
+            running=running,
+            budget=budget,
+            longest=longest,
+            ahead=ahead,
+            caching=bool(config.get("caching", False)),
+        )
         self.live: dict[str, Any] = {}  # request -> sequence
         self.frame = -1
         self.flying: dict[int, tuple[list[Any], Any, Any]] = {}
@@ -147,7 +159,8 @@ class LMDeploy(Engine):
                 event |= self._decoded(batch) if prefill is None else {}
                 sent = watch.sent(batch, decode if prefill is None else prefill)
                 event["sent"] = [[name, 0, table, True] for name, table in sent]
-        return event | {"blocks": watch.deltas, "acts": watch.acts, "observed": self._observed()}
+        told = {"blocks": watch.deltas, "hits": watch.hits, "acts": watch.acts}
+        return event | told | {"observed": self._observed()}
 
     def _prefilled(self, batch: list[Any], inputs: Any) -> Reply:
         names = [self.watch.name(seq) for seq in batch]
@@ -165,22 +178,24 @@ class LMDeploy(Engine):
         }
 
     def _free(self) -> int:
-        return int(self.watch.manager.get_num_free_gpu_blocks())
+        """Free blocks, and those that only the trie refers to: it gives them up when they are needed."""
+        return int(self.watch.manager.get_num_free_gpu_blocks()) + len(self.watch.idle())
 
     def _observed(self) -> dict[str, Any]:
         watch = self.watch
         gpu = watch.allocator.get_phy_allocator("gpu")
         free = [int(b) for b in gpu._free_blocks[gpu._num_blocks - gpu._free_count :]]
         waiting = watch.waiting()
-        shared: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for seq in watch.scheduler.seq_manager.get_all_sequences():
             logical = seq.logical_blocks.get_real_blocks()
-            counts = watch.allocator.get_ref_count(logical)
-            shared |= {b: int(n) for b, n in zip(watch.table(seq), counts, strict=True) if n not in (0, 1)}
+            counts |= {int(b): int(n) for b, n in zip(logical, watch.allocator.get_ref_count(logical), strict=True)}
+        cached = watch.cached()
+        shared = {watch.physical(b): n - (b in cached) for b, n in counts.items() if n - (b in cached) not in (0, 1)}
         held = [(watch.name(seq), int(seq.num_blocks), int(seq.num_history_ids)) for seq in waiting]
         return {
             "free": [self._free()],
-            "free_ids": [free],
+            "free_ids": [free + watch.idle()],
             "running": [watch.name(seq) for seq in watch.running()],
             "waiting": [watch.name(seq) for seq in waiting],
             "held": [list(h) for h in held if h[1] or h[2]],

@@ -11,6 +11,7 @@ decides on the next frame while this one runs.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import types
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ def load() -> types.SimpleNamespace:
     from lmdeploy.pytorch.engine.inputs_maker import InputsMakerAsync, InputsMakerConfig
     from lmdeploy.pytorch.engine.model_agent import BatchedOutputs
     from lmdeploy.pytorch.messages import MessageStatus, SamplingParam, SequenceMeta
+    from lmdeploy.pytorch.paging.block_manager import base_block_manager
     from lmdeploy.pytorch.paging.scheduler import Scheduler
     from lmdeploy.pytorch.strategies.ar.engine import AREngineStrategy
     from lmdeploy.pytorch.strategies.ar.sequence import ARSequenceStrategy
@@ -66,6 +68,7 @@ def load() -> types.SimpleNamespace:
     require(AREngineStrategy, ("get_prealloc_size", "get_num_required_tokens"))
     return types.SimpleNamespace(
         torch=torch,
+        dates=base_block_manager,
         cache=CacheConfig,
         settings=SchedulerConfig,
         role=EngineRole.Hybrid,
@@ -85,15 +88,29 @@ class Loop:
     """One scheduler, its inputs maker, and the part of the engine's loop that is no input or output."""
 
     def __init__(
-        self, lib: types.SimpleNamespace, *, blocks: int, page: int, running: int, budget: int, longest: int, ahead: int
+        self,
+        lib: types.SimpleNamespace,
+        *,
+        blocks: int,
+        page: int,
+        running: int,
+        budget: int,
+        longest: int,
+        ahead: int,
+        caching: bool,
     ) -> None:
         self.lib = lib
+        ticks = itertools.count(1)
+        # Blocks are dated in whole seconds, and of those of one second the trie gives up the one with the lowest
+        # address: with a clock that counts, the same run does the same.
+        lib.dates.time = types.SimpleNamespace(perf_counter=lambda: next(ticks))
         cache = lib.cache(
             max_batches=running,
             block_size=page,
             num_cpu_blocks=0,
             num_gpu_blocks=blocks,
             max_prefill_token_num=budget,
+            enable_prefix_caching=caching,
             device_type="cpu",
         )
         settings = lib.settings(
@@ -120,7 +137,7 @@ class Loop:
                 block_size=page,
                 kernel_block_size=page,
                 window_size=-1,
-                enable_prefix_caching=False,
+                enable_prefix_caching=caching,
                 prefix_cache_decode_state_interval=0,
                 prefill_interval=ahead,
             ),
@@ -133,6 +150,7 @@ class Loop:
         require(allocator.get_phy_allocator("gpu"), ("_free_blocks", "_free_count", "_num_blocks"))
         require(self.scheduler.eviction_helper, ("try_make_capacity_for",))
         require(self.scheduler.sequence_lifecycle, ("release_paging_resources",))
+        require(self.scheduler.block_trie, ("match", "allocate", "evict", "_roots"))
         require(self.maker, ("running_seqs", "to_evict_seqs"))
         self.calls = asyncio.new_event_loop()
         self.sessions = 0

@@ -37,6 +37,8 @@ class Watch:
         """A step or a delivery begins: forget the one before."""
         self.acts: list[Reply] = []
         self.deltas: list[list[Any]] = []
+        self.hits: list[list[Any]] = []
+        self.matched: dict[int, list[int]] = {}  # seq_id -> blocks that a prefix hit appended, until it is admitted
         self.returned: dict[str, list[int]] = {}  # what came back outside of a step
         self.back: list[int] = []  # blocks that lost a reference since somebody asked
         self.told: dict[int, int] = {}  # entries of each table that the latest message was made from
@@ -65,6 +67,25 @@ class Watch:
         """The allocator's table, in physical blocks."""
         return [int(b) for b in self.allocator.get_physical_blocks(seq.logical_blocks.get_real_blocks())]
 
+    def physical(self, block: int) -> int:
+        """The physical id of a logical block."""
+        return int(self.allocator._log_mem.phy_map[block])
+
+    def cached(self) -> set[int]:
+        """Logical blocks in the trie."""
+        found: set[int] = set()
+        nodes = list(self.scheduler.block_trie._roots.values())
+        while nodes:
+            node = nodes.pop()
+            nodes += node.children.values()
+            if node.block_id >= 0:
+                found.add(int(node.block_id))
+        return found
+
+    def idle(self) -> list[int]:
+        """Blocks that nothing but the trie refers to, by physical id."""
+        return [self.physical(b) for b in sorted(self.cached()) if int(self.allocator._log_mem.ref_count[b]) == 1]
+
     def waiting(self) -> list[Any]:
         """Who waits, in the order in which a prefill looks at them."""
         return sorted(self.scheduler.waiting, key=lambda seq: seq.arrive_time)
@@ -91,6 +112,8 @@ class Watch:
         helper, lifecycle = scheduler.eviction_helper, scheduler.sequence_lifecycle
         make_room, allocate, free = helper.try_make_capacity_for, manager.allocate, self.allocator.free
         release, preempt = lifecycle.release_paging_resources, scheduler.preempt_seqs
+        trie = scheduler.block_trie
+        match, hang, evict = trie.match, trie.allocate, trie.evict
         tables, decode, lacking = scheduler.get_block_tables, scheduler.schedule_running, manager.num_required_blocks
 
         def making_room(seq: Any, *args: Any, **kwargs: Any) -> Any:
@@ -100,8 +123,38 @@ class Watch:
                 self.lacks = None
             return answer
 
-        def allocating(seq: Any, *args: Any, **kwargs: Any) -> Any:
+        def matching(seq: Any) -> Any:
             before = len(seq.logical_blocks)
+            answer = match(seq)
+            if blocks := self.table(seq)[before:]:
+                self.matched[seq.seq_id] = blocks
+            return answer
+
+        def hanging(seq: Any) -> Any:
+            table, cached = self.table(seq), self.cached()
+            answer = hang(seq)
+            changed = [(old, new) for old, new in zip(table, self.table(seq), strict=True) if old != new]
+            after = self._after(seq) + 1  # the grant for which it was allocated is made
+            if changed:
+                given, blocks = ([pair[i] for pair in changed] for i in (0, 1))
+                merged = {"act": "merge", "after": after, "request": self.name(seq), "given": given, "blocks": blocks}
+                self.acts.append(merged)
+            if new := sorted(map(self.physical, self.cached() - cached)):
+                self.acts.append({"act": "publish", "after": after, "request": self.name(seq), "blocks": new})
+            return answer
+
+        def evicting(*args: Any, **kwargs: Any) -> Any:
+            cached = {b: self.physical(b) for b in self.cached()}
+            answer = evict(*args, **kwargs)
+            if gone := sorted(cached[b] for b in cached.keys() - self.cached()):
+                self._act("withdraw", blocks=gone)
+            return answer
+
+        def allocating(seq: Any, *args: Any, **kwargs: Any) -> Any:
+            hit = self.matched.pop(seq.seq_id, [])
+            before = len(seq.logical_blocks) - len(hit)
+            if hit:
+                self.hits.append([self.name(seq), int(seq.num_history_ids)])
             answer = allocate(seq, *args, **kwargs)
             if added := self.table(seq)[before:]:
                 self.deltas.append([self.name(seq), 0, added])
@@ -117,10 +170,16 @@ class Watch:
 
         def releasing(seq: Any) -> Any:
             self.back = []
+            hit = self.matched.pop(seq.seq_id, [])  # a hit that came to nothing was never told of
+            nothing = len(seq.logical_blocks) == len(hit)
             answer = release(seq)
-            if self.stepping:
-                self._act("release", request=self.name(seq), blocks=[self.back], computed=int(seq.num_history_ids))
-            else:
+            for block in hit:
+                self.back.reverse()
+                self.back.remove(block)
+                self.back.reverse()
+            if self.stepping and not (hit and nothing):
+                self._act("release", request=self.name(seq), blocks=[[*self.back]], computed=int(seq.num_history_ids))
+            elif not self.stepping:
                 self.returned.setdefault(self.name(seq), []).extend(self.back)
             return answer
 
@@ -152,6 +211,7 @@ class Watch:
                 self.lacks = None
             return lacking(seq, *args, **kwargs)
 
+        trie.match, trie.allocate, trie.evict = matching, hanging, evicting
         helper.try_make_capacity_for, manager.allocate, self.allocator.free = making_room, allocating, freeing
         lifecycle.release_paging_resources, scheduler.preempt_seqs = releasing, preempting
         scheduler.get_block_tables, scheduler.schedule_running, manager.num_required_blocks = telling, decoding, looking
