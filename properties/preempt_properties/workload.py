@@ -152,7 +152,7 @@ def _turns(random: Random, policy: str, mood: str, can: frozenset[str]) -> Confi
         max_length=longest,
         chunked=False,
         caching="caching" in can and (mood == "twins" or chance(random, 60)),
-        lookahead=ahead,
+        lookahead=ahead if "lookahead" in can else 0,
     )
 
 

@@ -28,7 +28,6 @@ from preempt_spec.policies.functions import (
     fenced,
     held_back,
     hit_limit,
-    lazily_held,
     next_admitted,
     oversize,
     pressure,
@@ -78,7 +77,7 @@ class Reference(Record):
                 self._act(ev.Demote(r, cause="reset"))
                 self._act(ev.Release(r, 0, self.owned(r), self.fences(r), 0, 0))
                 self.requeue(r)
-            self.reclaim(0, self.state.extent(0) + 1, (), "")  # nor does anybody come back with KV of before
+            self.clear(0, self.state.extent(0) + 1, (), "")  # nor does anybody come back with KV of before
             for g, m in enumerate(self.state.memory):
                 self.withdraw(g, tuple(m.blocks))
         acts, self.acts = tuple(self.acts), []
@@ -212,13 +211,17 @@ class Reference(Record):
         until = self.fences(victim)
         self._act(ev.Release(victim, len(self.state.plan.granted), tables, until, kept, 0, kept))
 
-    def reclaim(self, group: int, lack: int, keep: tuple[int, ...], request: str) -> None:
-        """Under a lazy release: who waits gives back what it has, the last one first, until `request` has room."""
-        for w in reversed(self.state.waiting) if self.policy.release is Release.LAZY else ():
+    def clear(self, group: int, lack: int, keep: tuple[int, ...], request: str) -> None:
+        """Who waits gives back what it was left, the last one first, until there is room for `request`."""
+        for w in reversed(self.holders()):
             if len(self.state.free_ids(group) - set(keep)) >= lack:
                 return
-            if w != request and any(self.state.request(w).tables):
-                self.release(w)
+            if w != request:
+                self.reclaim(w)
+
+    def reclaim(self, holder: str) -> None:
+        """What a victim was left goes back: now somebody needs it."""
+        self.release(holder)
 
     def requeue(self, victim: str) -> None:
         """Back into a queue, where the policy says, with every token it has."""
@@ -249,7 +252,7 @@ class Reference(Record):
         for g in range(len(self.state.groups)):
             had = blocks[g] if blocks else ()
             lack = entries(self.state, request, start + tokens, g) - len(r.tables[g]) - len(had)
-            self.reclaim(g, lack, had, request)
+            self.clear(g, lack, had, request)
             fresh = self.pick_blocks(g, max(lack, 0), had)
             self.withdraw(g, fresh)
             new.append((*had, *fresh))
@@ -307,7 +310,7 @@ class Reference(Record):
         mark = s.limits.watermark if s.running else 0
         had = s.request(request).tables
         for g, group in enumerate(s.groups):
-            spare = lazily_held(s, g, request)
+            spare = self.spare(g, request)
             idle = sum(s.is_free(g, b) or b in spare for b in blocks[g])
             need = max(blocks_at_once(group, end), entries(s, request, first, g))
             if need - len(had[g]) - len(blocks[g]) + idle + mark > self.free(g) + len(spare):

@@ -105,7 +105,14 @@ def test_an_aborted_request_gives_its_blocks_back_and_what_flies_for_it_is_dropp
 
 @pytest.mark.parametrize(
     "change",
-    [{"policy": "vidur-vllm"}, {"caching": True}, {"watermark": 1}, {"chunked": False}, {"max_length": 13}, {"frames": 2}],
+    [
+        {"policy": "vidur-vllm"},
+        {"caching": True},
+        {"watermark": 1},
+        {"chunked": False},
+        {"max_length": 13},
+        {"frames": 2},
+    ],
 )
 def test_what_it_does_not_do_it_refuses(c, change):
     assert c("start", config={**CONFIG, **change})["event"] == "refused"
