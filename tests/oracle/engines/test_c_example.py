@@ -51,12 +51,17 @@ def c(speak, scheduler):
 
 def judged(command, workloads):
     kept = []
+
+    def save(violation, reduced, origin, run):
+        kept.append(reduced)
+        return "", ""
+
     done = campaign(
         lambda: Session(Stdio(command, "example")),
         "vllm-fcfs",
         seed=1,
         budget=Budget(workloads=workloads),
-        save=lambda violation, reduced, origin, run: kept.append(reduced) or ("", ""),
+        save=save,
     )
     return done, kept
 
