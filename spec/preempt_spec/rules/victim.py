@@ -61,6 +61,10 @@ MINIMAL = rule(
     "victim/minimal",
     Kind.POLICY,
     "Preemption stops once the need is at most the supply.",
+    lacks={
+        "alone": "victims that nobody needed come back and are taken again: in a few workloads for ever, which "
+        "live/progress notices many steps later; in the others nobody but this rule does",
+    },
 )
 
 
