@@ -3,6 +3,9 @@
 Run by path in a Python that has nano-vllm-fork, numpy and xxhash on its path. The fork is a useful known-bad engine: it
 leaves a victim in its running queue as well. What its code raises is reported as its own.
 
+Upstream nano-vllm (bb823b3), from a checkout, is driven as well, as unverified: it makes pages findable in
+`postprocess`, which a delivery tells, and may cut a prefill beyond the budget, which none is here.
+
 Option `repair` (default false): mend the six faults that docs/findings.md lists (`nano_repair`), say so in the header's
 `assumes`, and examine the rest of the scheduler.
 
@@ -132,7 +135,7 @@ class NanoFork(Engine):
         self.frame = -1
         self.flying: dict[int, list[Any]] = {}
         if mended and nano.upstream:
-            raise Refused("upstream nano-vllm has none of the fork's faults: there is nothing to repair, or to break anew")
+            raise Refused("upstream nano-vllm has none of the fork's faults: nothing to repair, or to break anew")
         if mended:
             repair(self.scheduler)
         if self.injection is not None:
@@ -140,7 +143,8 @@ class NanoFork(Engine):
         self.watch = Watch(self.scheduler, nano.upstream)
         assumes = [*ASSUMES] if mended else []
         assumes += [] if version in VERIFIED else ["unverified version of the engine"]
-        return header("nano-vllm" if nano.upstream else "nano-vllm-fork", version, config, OBSERVES, CAPABILITIES, assumes=assumes)
+        name = "nano-vllm" if nano.upstream else "nano-vllm-fork"
+        return header(name, version, config, OBSERVES, CAPABILITIES, assumes=assumes)
 
     def stop(self) -> None:
         del self.scheduler, self.manager, self.watch

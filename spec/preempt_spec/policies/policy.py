@@ -19,7 +19,6 @@ class Victim(Enum):
     LAST_UNPLANNED = "the last running request not yet considered in this step; the requester if there is none"
     LATEST_UNPLANNED = "the latest arrival not yet considered in this step; the requester if there is none"
     ITSELF_NEWEST_FIRST = "the requester itself; who runs is looked at from the last position to the first"
-    ITSELF_OLDEST_FIRST = "the requester itself; who runs is looked at from the first position to the last"
 
 
 class Order(Enum):
