@@ -42,6 +42,7 @@ _BEYOND: Mapping[str, tuple[tuple[str, ...], object]] = {
     "drafts": (("drafts",), 0),
     "host_blocks": (("host", "offload"), 0),
     "groups": (("groups",), "full"),
+    "lookahead": (("lookahead",), 0),
 }
 
 

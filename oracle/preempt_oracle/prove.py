@@ -86,9 +86,7 @@ def document(theorems: Sequence[Theorem], verdicts: Sequence[Verdict], second: M
             "stands": verdict.stands,
             "reason": verdict.reason,
             "ms": round(verdict.ms, 3),
-            "point": {
-                name: {"value": x, "unit": theorem.parameters[name].unit} for name, x in verdict.point.items()
-            },
+            "point": {name: {"value": x, "unit": theorem.parameters[name].unit} for name, x in verdict.point.items()},
             "shows": {name: {"value": x, "unit": theorem.shows[name][1]} for name, x in verdict.shows.items()},
         }
         if answer := second.get(theorem.id):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attrs import evolve, frozen
 
 from preempt_properties.scenario import Abort, Add, Config, Scenario, Step
-from preempt_spec.policies.policy import Order
+from preempt_spec.policies.policy import Need, Order
 from preempt_spec.policies.profiles import PROFILES
 
 
@@ -26,7 +26,9 @@ def smokes(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:
     a, b = Add("a", (1, 2, 3), 5), Add("b", (4, 5, 6), 5, arrival=1)
     yield Smoke("two requests outgrow the pool", Scenario(config, (a, b)))
     # One block each: the first two that grow each take the block of a victim, in the same step.
-    four = tuple(Add(name, (10 * i, 10 * i + 1), 4, arrival=i) for i, name in enumerate("abcd"))
+    ahead = PROFILES[config.policy].contract.need is Need.AHEAD  # a block has room for the token to come
+    prompts = [(10 * i, 10 * i + 1)[: 1 if ahead else 2] for i in range(4)]
+    four = tuple(Add(name, prompt, 4, arrival=i) for i, (name, prompt) in enumerate(zip("abcd", prompts, strict=True)))
     yield Smoke("four requests, two victims in a step", Scenario(config, four))
     yield Smoke("a request alone fills the pool", Scenario(config, (Add("a", (1, 2), 6),)))
     if "caching" in capabilities:

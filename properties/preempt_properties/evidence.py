@@ -92,9 +92,7 @@ def heard(variant: type[KnownBad], policy: str, seed: int) -> str:
 
     A stream that makes no sense any more behind the fault, or that the transitions cannot follow, is caught by no rule.
     """
-    active = {
-        micro: tuple(row for row in rows if row[0] != variant.rule) for micro, rows in clauses(OBSERVES).items()
-    }
+    active = {micro: tuple(row for row in rows if row[0] != variant.rule) for micro, rows in clauses(OBSERVES).items()}
 
     def pure(head: ev.Header, contract: Policy) -> Judge:
         states = [initial(head, contract)]

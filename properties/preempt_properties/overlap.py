@@ -12,7 +12,7 @@ from attrs import evolve
 
 from preempt_properties.scenario import GROUPS, Abort, Add, Command, Config, Control, Deliver, Scenario, Step
 from preempt_properties.timeline import chance
-from preempt_spec.policies.policy import Memory, Phase
+from preempt_spec.policies.policy import Memory, Phase, Release
 from preempt_spec.policies.profiles import PROFILES
 
 #: Names of these capabilities: `frames` (several in flight), `drafts` (speculative decoding), `reset` (of all KV, with
@@ -33,7 +33,8 @@ def overlapped(random: Random, scenario: Scenario, can: frozenset[str]) -> Scena
         # starve a request or fail an assertion (docs/findings.md), and every campaign would end there.
         most = min(config.budget, config.long_prefill or config.budget) - 1
         config = evolve(config, drafts=max(0, min(random.randint(1, 3), most)))
-    if "groups" in can and chance(random, 30):
+    # Who waits with its table would be told of it with the holes of its window: a lazy release is for one group.
+    if "groups" in can and contract.release is Release.AT_ONCE and chance(random, 30):
         # No cache: a state is overwritten where pages would be shared.
         kinds = GROUPS[1:2] if config.drafts else GROUPS[1:]  # drafts and recurrent states are not judged together
         config = evolve(config, groups=random.choice(kinds), caching=False)

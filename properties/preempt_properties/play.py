@@ -58,6 +58,7 @@ def header(
             config.watermark,
             config.frames,
             config.drafts if config.frames > 1 else 0,
+            config.lookahead,
         ),
         tuple(
             ev.Group(f"group {g}", kind, p, 2 * p if kind == "sliding" else 0) for g, (kind, p, _) in enumerate(sizes)

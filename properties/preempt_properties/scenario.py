@@ -75,6 +75,7 @@ class Config:
     drafts: int = _count(0, 64, default=0)  # proposed for a grant, at most
     host_blocks: int = _count(0, default=0)  # of the host tier, per group
     groups: str = field(default="full", validator=in_(GROUPS))  # kinds of KV-cache groups
+    lookahead: int = _count(0, default=0)  # tokens that a table gets room for behind those known, when it grows
 
 
 @frozen

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from attrs import define
 
 from preempt_properties.scenario import Abort, Add, Scenario, Step
-from preempt_spec.policies.policy import AfterSelf, Need, Order, Phase, Policy, Requeue, Slots, Victim
+from preempt_spec.policies.policy import AfterSelf, Need, Order, Phase, Policy, Release, Requeue, Slots, Victim
+from preempt_spec.policies.profiles import PROFILES
 
 MOST = 400  # steps of a workload, at most: one that livelocks by its policy has shown that by then
 #: Behind a step: granted (request, tokens) in order, victims, running, waiting, free blocks.
@@ -30,7 +31,9 @@ def exact(scenario: Scenario) -> bool:
     plain = c.frames == 1 and not c.drafts and c.groups == "full" and not c.caching and not c.host_blocks
     adds = [x for x in scenario.script if isinstance(x, Add)]
     fit = all(len(x.prompt) + x.max_tokens <= c.max_length for x in adds)
-    return plain and fit and all(isinstance(x, Add | Step | Abort) for x in scenario.script)
+    # It has no victims that keep their blocks, no tables that grow ahead and no turns.
+    known = PROFILES[c.policy].contract.release is Release.AT_ONCE
+    return known and plain and fit and all(isinstance(x, Add | Step | Abort) for x in scenario.script)
 
 
 class _Request:

@@ -32,6 +32,7 @@ CAPABILITIES = frozenset(
         "caching",
         "chunked",
         "long_prefill",
+        "lookahead",
         "priority",
         "reuse",
         "salt",
@@ -54,7 +55,9 @@ _MOODS = ("grow", "grow", "grow", "crowd", "crowd", "chunks", "chunks", "twins")
 def workload(random: Random, policy: str, *, capabilities: frozenset[str] = CAPABILITIES) -> Scenario:
     """A scenario for the profile named `policy`, using no more than `capabilities`. KeyError: no such profile."""
     mood = random.choice(_MOODS)
-    if PROFILES[policy].contract.phase is Phase.PREFILL_FIRST:
+    if PROFILES[policy].contract.phase is Phase.TURNS:
+        config = _turns(random, policy, mood, capabilities)
+    elif PROFILES[policy].contract.phase is Phase.PREFILL_FIRST:
         config = _prefill_first(random, policy, mood, capabilities)
     else:
         config = _mixed(random, policy, mood, capabilities)
@@ -127,6 +130,29 @@ def _prefill_first(random: Random, policy: str, mood: str, can: frozenset[str]) 
         # nano-vllm always caches.
         caching="caching" in can and (policy == "nano-vllm" or mood == "twins" or chance(random, 60)),
         watermark=watermark,
+    )
+
+
+def _turns(random: Random, policy: str, mood: str, can: frozenset[str]) -> Config:
+    page, blocks = _pool(random, mood, 1)
+    if mood == "crowd":  # one victim feeds several of those before it: only where many run are several needed
+        page, blocks = random.choice((1, 1, 2)), random.randint(8, 18)
+    # A table grows by this many tokens at once; one is the least there is.
+    ahead = random.choice((1, 1, 2, 3, page, page + 1)) if "lookahead" in can else 1
+    ahead = min(ahead, blocks * page - 3)
+    # A lone request that grows, or comes back with one token less than its full length, wants that much room behind it.
+    longest = _longest(random, blocks * page - ahead + 1)
+    return Config(
+        policy=policy,
+        blocks=blocks,
+        page_size=page,
+        max_running=7 if mood == "crowd" else _slots(random, mood),
+        # As for those that prefill first: a prefill is never split, and decodes are not budgeted.
+        budget=max(longest, 7) + random.choice((0, 0, 1, longest)),
+        max_length=longest,
+        chunked=False,
+        caching="caching" in can and (mood == "twins" or chance(random, 60)),
+        lookahead=ahead if "lookahead" in can else 0,
     )
 
 

@@ -138,6 +138,20 @@ class Shed:
 
 
 @frozen
+class Merge:
+    """Blocks of a request's table give way to others that hold, or in this frame get, the same pages of its prefix.
+
+    `given`: the blocks that leave; `blocks`: those that take their places, pairwise, whoever else holds them.
+    """
+
+    request: str
+    given: tuple[int, ...]
+    blocks: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
 class Swap:
     """Blocks are copied between tiers, ordered before this step's frame: (source, destination, group) each.
 
@@ -186,6 +200,7 @@ Act = (
     | Unpin
     | Unfence
     | Shed
+    | Merge
     | Swap
     | Load
     | Evict

@@ -16,6 +16,7 @@ from preempt_spec.acts import (
     Demote,
     Evict,
     Load,
+    Merge,
     Pin,
     Plan,
     Publish,
@@ -55,6 +56,7 @@ __all__ = [
     "Hit",
     "Limits",
     "Load",
+    "Merge",
     "Observed",
     "Pin",
     "Plan",
@@ -144,6 +146,7 @@ class Limits:
     watermark: int = 0  # blocks kept free by admission while something runs
     frames: int = 1  # frames that may fly at once; 1: each is delivered before the next step
     drafts: int = 0  # drafts that follow every sampling grant unasked, because its frame still flies
+    lookahead: int = 0  # tokens of room behind those known that a table gets when it grows (LMDeploy prefill_interval)
 
 
 @frozen

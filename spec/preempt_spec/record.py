@@ -6,7 +6,8 @@ from attrs import evolve
 
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.policy import Policy
+from preempt_spec.policies.functions import lazily_held
+from preempt_spec.policies.policy import Policy, Release
 from preempt_spec.state import State, initial
 from preempt_spec.transition import apply_micro
 from preempt_spec.view import HOLE
@@ -119,6 +120,16 @@ class Record:
     def free_counts(self) -> tuple[int, ...]:
         """Free blocks per group, as this engine counts them."""
         return tuple(self.free(g) for g in range(len(self.state.memory)))
+
+    def holders(self) -> list[str]:
+        """Under a lazy release, who waits and was left blocks, in queue order."""
+        if self.policy.release is Release.AT_ONCE:
+            return []
+        return [w for w in self.state.waiting if any(self.state.request(w).tables)]
+
+    def spare(self, group: int, request: str) -> set[int]:
+        """Blocks that others than `request` were left, and would give back to admit it."""
+        return lazily_held(self.state, group, request)
 
     def free(self, group: int) -> int:
         """Free blocks."""

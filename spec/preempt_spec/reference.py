@@ -6,7 +6,8 @@ test for membership. Each hook below is one decision; a known-bad scheduler (`pr
 class with one hook wrong.
 
 Sources of the behaviour: vLLM 0.31.0 and 0.33.0 v1/core/sched/scheduler.py (`MIXED`), Vidur 0.0.26
-vllm_replica_scheduler.py and nano-vllm's scheduler.py (`PREFILL_FIRST`), as profiles say.
+vllm_replica_scheduler.py and nano-vllm's scheduler.py (`PREFILL_FIRST`), LMDeploy 0.18.0 pytorch/paging (`TURNS`), as
+profiles say.
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ from preempt_spec import micro as mi
 from preempt_spec.delivery import appended
 from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
+    admits_first,
     blocks_at_once,
     confirmed,
+    entries,
     fenced,
     held_back,
     hit_limit,
     next_admitted,
     oversize,
-    pages_for,
     pressure,
     requeue_at,
     room_for_outputs,
     skip_guard,
     slot_free,
     victim,
+    visits,
     want,
 )
-from preempt_spec.policies.policy import AfterPreemption, Memory, Oversize, Phase
+from preempt_spec.policies.policy import AfterPreemption, Memory, Oversize, Phase, Release
 from preempt_spec.record import OBSERVES, Record
 from preempt_spec.state import Request, needed_pages
 from preempt_spec.view import HOLE, Fate, Place
@@ -74,6 +77,7 @@ class Reference(Record):
                 self._act(ev.Demote(r, cause="reset"))
                 self._act(ev.Release(r, 0, self.owned(r), self.fences(r), 0, 0))
                 self.requeue(r)
+            self.clear(0, self.state.extent(0) + 1, (), "")  # nor does anybody come back with KV of before
             for g, m in enumerate(self.state.memory):
                 self.withdraw(g, tuple(m.blocks))
         acts, self.acts = tuple(self.acts), []
@@ -88,7 +92,7 @@ class Reference(Record):
             self.admit()
         else:
             # Who is swapped comes back before anybody is prefilled, and behind those who run.
-            if not self.state.swapped:
+            if not self.state.swapped and admits_first(self.state):
                 self.admit()
             if not self.state.plan.admitted:
                 self.serve_running()
@@ -148,7 +152,7 @@ class Reference(Record):
 
     def visits(self) -> tuple[str, ...]:
         """Whom to look at, in which order."""
-        return self.state.running
+        return visits(self.state)
 
     def fits(self, request: str) -> bool:
         """Whether a running request may be granted tokens now."""
@@ -178,7 +182,8 @@ class Reference(Record):
             self.take_back(victim)
         after = len(self.state.plan.granted)
         self._act(ev.Demote(victim, after, "growth", (requester,), "blocks", *self.pressure(requester)))
-        self.release(victim)
+        if self.policy.release is Release.AT_ONCE:
+            self.release(victim)
         self.requeue(victim)
         if planned:
             self._act(ev.Unplan(victim, after, planned[1]))
@@ -206,10 +211,22 @@ class Reference(Record):
         until = self.fences(victim)
         self._act(ev.Release(victim, len(self.state.plan.granted), tables, until, kept, 0, kept))
 
+    def clear(self, group: int, lack: int, keep: tuple[int, ...], request: str) -> None:
+        """Who waits gives back what it was left, the last one first, until there is room for `request`."""
+        for w in reversed(self.holders()):
+            if len(self.state.free_ids(group) - set(keep)) >= lack:
+                return
+            if w != request:
+                self.reclaim(w)
+
+    def reclaim(self, holder: str) -> None:
+        """What a victim was left goes back: now somebody needs it."""
+        self.release(holder)
+
     def requeue(self, victim: str) -> None:
         """Back into a queue, where the policy says, with every token it has."""
         r = self.state.request(victim)
-        queue = "swapped" if r.computed else "waiting"
+        queue = "swapped" if r.computed and self.policy.memory is Memory.SWAP else "waiting"
         at = requeue_at(self.state, victim, queue)
         self._act(ev.Requeue(victim, len(self.state.plan.granted), queue, at, len(r.tokens)))
 
@@ -232,9 +249,10 @@ class Reference(Record):
         r = self.state.request(request)
         start = max(hit, r.computed) if r.place is Place.WAITING else r.computed
         new = []
-        for g, group in enumerate(self.state.groups):
+        for g in range(len(self.state.groups)):
             had = blocks[g] if blocks else ()
-            lack = pages_for(group, start + tokens) - len(r.tables[g]) - len(had)
+            lack = entries(self.state, request, start + tokens, g) - len(r.tables[g]) - len(had)
+            self.clear(g, lack, had, request)
             fresh = self.pick_blocks(g, max(lack, 0), had)
             self.withdraw(g, fresh)
             new.append((*had, *fresh))
@@ -292,9 +310,10 @@ class Reference(Record):
         mark = s.limits.watermark if s.running else 0
         had = s.request(request).tables
         for g, group in enumerate(s.groups):
-            idle = sum(s.is_free(g, b) for b in blocks[g])
-            need = max(blocks_at_once(group, end), pages_for(group, first))
-            if need - len(had[g]) - len(blocks[g]) + idle + mark > self.free(g):
+            spare = self.spare(g, request)
+            idle = sum(s.is_free(g, b) or b in spare for b in blocks[g])
+            need = max(blocks_at_once(group, end), entries(s, request, first, g))
+            if need - len(had[g]) - len(blocks[g]) + idle + mark > self.free(g) + len(spare):
                 return False
         return True
 

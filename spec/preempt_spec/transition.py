@@ -64,6 +64,10 @@ def apply_micro(s: State, m: mi.Micro) -> State:
             table = tuple(HOLE if b in m.blocks else b for b in s.requests[m.request].tables[m.group])
             sent = tuple(HOLE if b in m.blocks else b for b in s.requests[m.request].sent[m.group])
             return change(s, m.request, tables=_at(s, m, "tables", table), sent=_at(s, m, "sent", sent))
+        case ev.Merge():
+            instead = dict(zip(m.given, m.blocks, strict=True))
+            table = tuple(instead.get(b, b) for b in s.requests[m.request].tables[m.group])
+            return change(s, m.request, tables=_at(s, m, "tables", table))
         case ev.Swap():
             return swap(s, m)
         case ev.Load():
@@ -84,7 +88,7 @@ def apply_micro(s: State, m: mi.Micro) -> State:
             return s
 
 
-def _at(s: State, m: ev.Shed, field: str, table: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _at(s: State, m: ev.Shed | ev.Merge, field: str, table: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     tables: tuple[tuple[int, ...], ...] = getattr(s.requests[m.request], field)
     return (*tables[: m.group], table, *tables[m.group + 1 :])
 

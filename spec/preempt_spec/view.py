@@ -306,7 +306,7 @@ class View(Protocol):
         """All blocks of the group, reserved ones included: ids are below it."""
 
     def live(self) -> Collection[str]:
-        """Ids of all live requests."""
+        """Ids of all live requests, in the order in which they came."""
 
     def request(self, request: str) -> RequestView:
         """A live request."""

@@ -47,6 +47,7 @@ class Configuration(Struct, forbid_unknown_fields=True):
     drafts: Count = 0  # that follow each sampling grant unasked
     host_blocks: Count = 0
     groups: str = "full"
+    lookahead: Count = 0  # tokens that a table gets room for behind those known, when it grows; 0: what it lacks
 
 
 class Start(Struct, tag_field="do", tag="start"):

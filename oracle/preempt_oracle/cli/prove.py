@@ -16,9 +16,7 @@ from preempt_oracle.cli.choices import json_option
 @click.option("--second", is_flag=True, help="Have a second solver, cvc5, check every theorem again.")
 @click.option("--smt2", "folder", metavar="DIR", help="Write each theorem as an SMT-LIB file into DIR.")
 @json_option
-def command(
-    wanted: tuple[str, ...], only_list: bool, second: bool, folder: str | None, json_file: str | None
-) -> int:
+def command(wanted: tuple[str, ...], only_list: bool, second: bool, folder: str | None, json_file: str | None) -> int:
     """Prove the theorems of the cost model, all of them or those named: break-even/t04-is-one, t04, break-even.
 
     A theorem is proved, or false with a counterexample, or a witness. Exit 0 if every one comes out as it is stated, 1

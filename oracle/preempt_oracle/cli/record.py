@@ -15,9 +15,7 @@ from preempt_oracle.cli.choices import SEED, engine_options, policy_option
 @policy_option
 @click.option("--scenario", "scenario_file", metavar="FILE", help="Record this scenario.")
 @click.option("--seed", type=SEED, metavar="N", help="Record the generated workload of this seed.")
-def command(
-    output: str, policy: str | None, scenario_file: str | None, seed: int | None, **named: Any
-) -> int:
+def command(output: str, policy: str | None, scenario_file: str | None, seed: int | None, **named: Any) -> int:
     """Write the trace of one workload, a scenario file's or a generated one.
 
     The trace ends at its end, or at the first violation, which is then its last event. It is written when it is whole.

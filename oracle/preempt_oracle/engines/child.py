@@ -130,13 +130,14 @@ def header(
 ) -> Reply:
     """The header reply for one device pool of one group. `reserved`: blocks on top of the usable `config["blocks"]`."""
     limits = ("max_running", "budget", "max_length", "long_prefill", "chunked", "caching", "whole_fit", "watermark")
+    grown = {"lookahead": config["lookahead"]} if config.get("lookahead") else {}
     ahead = {"frames": config["frames"], "drafts": config.get("drafts", 0)} if config.get("frames", 1) > 1 else {}
     return {
         "event": "header",
         "engine": engine,
         "version": version,
         "policy": config["policy"],
-        "limits": {**{name: config[name] for name in limits if name in config}, **ahead},
+        "limits": {**{name: config[name] for name in limits if name in config}, **ahead, **grown},
         "groups": [{"name": "full", "kind": "full", "page_size": config["page_size"]}],
         "pools": [{"tier": "device", "group": 0, "total": config["blocks"] + reserved, "reserved": reserved}],
         "observes": sorted(observes),

@@ -102,6 +102,24 @@ ENGINES: Mapping[str, EngineSpec] = {
             quick=False,  # importing vLLM takes half a minute
         ),
         EngineSpec(
+            name="lmdeploy",
+            distribution="lmdeploy",
+            kind="torch",
+            versions=("0.18.0",),
+            child="lmdeploy_child.py",
+            policies=("lmdeploy",),
+            probe={**_SMALL, "policy": "lmdeploy", "lookahead": 1},
+            size="0.4 GB, on a base of 1 GB",
+            files=("lmdeploy/pytorch/paging/scheduler.py", "lmdeploy/pytorch/engine/inputs_maker.py"),
+            # Imported by the package itself; xgrammar, which it imports too, is in the base.
+            extra=(
+                *("mmengine-lite==0.10.7", "addict==2.4.0", "termcolor==3.3.0", "yapf==0.43.0"),
+                *("platformdirs==4.14.8", "shortuuid==1.0.13"),
+            ),
+            probe_seconds=120,
+            quick=False,  # importing it takes some seconds
+        ),
+        EngineSpec(
             name="vidur",
             distribution="vidur",
             kind="target",

@@ -3,6 +3,9 @@
 Run by path in a Python that has nano-vllm-fork, numpy and xxhash on its path. The fork is a useful known-bad engine: it
 leaves a victim in its running queue as well. What its code raises is reported as its own.
 
+Upstream nano-vllm (bb823b3), from a checkout, is driven as well, as unverified: it makes pages findable in
+`postprocess`, which a delivery tells, and may cut a prefill beyond the budget, which none is here.
+
 Option `repair` (default false): mend the six faults that docs/findings.md lists (`nano_repair`), say so in the header's
 `assumes`, and examine the rest of the scheduler.
 
@@ -106,7 +109,7 @@ class NanoFork(Engine):
             raise Refused(f"max_length={longest} with {blocks} blocks of {page}: a lone sequence outgrows the pool")
 
         nano = load()
-        version = version_of("nano-vllm-fork")
+        version = version_of("nano-vllm" if nano.upstream else "nano-vllm-fork")
         self.nano = nano
         self.longest = longest
         nano.sequence.block_size = page
@@ -125,20 +128,23 @@ class NanoFork(Engine):
         require(self.manager.blocks[0], ("ref_count", "hash", "token_ids"))
         probe = nano.sequence([0], nano.sampling(max_tokens=1, ignore_eos=True))
         require(probe, ("seq_id", "token_ids", "block_table", "num_cached_tokens", "num_tokens", "status"))
-        if probe.__getstate__()[TABLE] != []:
+        if probe.__getstate__()[TABLE + nano.upstream] != []:
             raise Unsupported("Sequence.__getstate__ has no block table where this adapter looks for it")
 
         self.live: dict[str, Any] = {}  # request -> Sequence
         self.frame = -1
         self.flying: dict[int, list[Any]] = {}
+        if mended and nano.upstream:
+            raise Refused("upstream nano-vllm has none of the fork's faults: nothing to repair, or to break anew")
         if mended:
             repair(self.scheduler)
         if self.injection is not None:
             self.injection.put(self.scheduler)
-        self.watch = Watch(self.scheduler)
+        self.watch = Watch(self.scheduler, nano.upstream)
         assumes = [*ASSUMES] if mended else []
         assumes += [] if version in VERIFIED else ["unverified version of the engine"]
-        return header("nano-vllm-fork", version, config, OBSERVES, CAPABILITIES, assumes=assumes)
+        name = "nano-vllm" if nano.upstream else "nano-vllm-fork"
+        return header(name, version, config, OBSERVES, CAPABILITIES, assumes=assumes)
 
     def stop(self) -> None:
         del self.scheduler, self.manager, self.watch
@@ -176,6 +182,7 @@ class NanoFork(Engine):
             batch, prefill = watch.schedule()
             names = [watch.name(seq) for seq in batch]
             starts = [seq.num_cached_tokens if prefill else len(seq) - 1 for seq in batch]
+            self.prefill = prefill
             event["requests"] = names
             event["start"] = starts
             event["tokens"] = [len(seq) - start for seq, start in zip(batch, starts, strict=True)]
@@ -217,7 +224,8 @@ class NanoFork(Engine):
         watch.begin()
         # The engine samples for every sequence of a batch and pairs tokens by position. Where the harness gave none,
         # because by its own count this grant did not reach the last known token, any token shows the engine's error.
-        self.scheduler.postprocess(batch, [sampled.get(watch.name(seq), 0) for seq in batch])
+        phase = (self.prefill,) if self.nano.upstream else ()
+        self.scheduler.postprocess(batch, [sampled.get(watch.name(seq), 0) for seq in batch], *phase)
         appended = {name: seq.token_ids[before[name] :] for name, seq in sequences.items()}
         extra = [name for name, fresh in appended.items() if fresh and name not in requests]
         requests, tokens = requests + extra, tokens + [[] for _ in extra]
@@ -235,6 +243,7 @@ class NanoFork(Engine):
                 watch.preempted.discard(name)
                 if seq not in self.scheduler.running and seq not in self.scheduler.waiting:
                     del watch.names[seq.seq_id]  # else the engine still queues it, and it must stay nameable
+        told = {"acts": watch.told()} if self.nano.upstream else {}  # it hashes what was computed
         return {
             "event": "deliver",
             "frame": frame,
@@ -242,6 +251,7 @@ class NanoFork(Engine):
             "tokens": tokens,
             "emitted": emitted,
             "finished": finished,
+            **told,
         }
 
 

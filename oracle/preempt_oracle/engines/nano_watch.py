@@ -18,7 +18,7 @@ else:
     from child import Reply, Unsupported, require
 
 
-TABLE = 3  # where `Sequence.__getstate__` has the block table
+TABLE = 3  # where `Sequence.__getstate__` has the block table; upstream has one more field before it
 
 
 def load() -> types.SimpleNamespace:
@@ -41,14 +41,17 @@ def load() -> types.SimpleNamespace:
     require(Scheduler, ("schedule", "postprocess", "preempt", "add", "is_finished"))
     require(BlockManager, ("allocate", "may_append", "deallocate", "can_append", "can_allocate", "compute_hash"))
     require(Sequence, ("block_size", "append_token", "is_finished", "block", "num_blocks"))
-    return types.SimpleNamespace(scheduler=Scheduler, sequence=Sequence, sampling=SamplingParams)
+    # Upstream (bb823b3) may cut the first prefill, and makes pages findable once they are computed, in `postprocess`.
+    upstream = hasattr(BlockManager, "hash_blocks")
+    return types.SimpleNamespace(scheduler=Scheduler, sequence=Sequence, sampling=SamplingParams, upstream=upstream)
 
 
 class Watch:
     """The acts, block deltas and hits of one step of `scheduler`, and what came back outside of one."""
 
-    def __init__(self, scheduler: Any) -> None:
+    def __init__(self, scheduler: Any, upstream: bool = False) -> None:
         self.scheduler = scheduler
+        self.table = TABLE + upstream
         self.manager = scheduler.block_manager
         self.names: dict[int, str] = {}  # seq_id -> request
         self.preempted: set[str] = set()  # demoted and not yet prefilled again
@@ -76,7 +79,7 @@ class Watch:
 
     def sent(self, batch: list[Any]) -> list[tuple[str, list[int]]]:
         """The block table that the workers are told, per sequence; of one that stands there twice, once."""
-        return list({self.name(seq): list(seq.__getstate__()[TABLE]) for seq in batch}.items())
+        return list({self.name(seq): list(seq.__getstate__()[self.table]) for seq in batch}.items())
 
     def name(self, seq: Any) -> str:
         """The request of a sequence."""
@@ -99,8 +102,8 @@ class Watch:
         def admitting(seq: Any) -> Any:
             return self._ask("admission", seq, can_allocate)
 
-        def allocating(seq: Any) -> Any:
-            answer = self._growing(seq, allocate)
+        def allocating(seq: Any, *hit: Any) -> Any:
+            answer = self._growing(seq, lambda seq: allocate(seq, *hit))
             self.hits.append([self.name(seq), seq.num_cached_tokens])
             return answer
 
@@ -113,6 +116,16 @@ class Watch:
         def preempting(seq: Any) -> Any:
             return self._preempting(seq, preempt)
 
+        if hasattr(manager, "hash_blocks"):
+            hash_blocks = manager.hash_blocks
+
+            def hashing(seq: Any) -> Any:
+                index = dict(manager.hash_to_block_id)
+                answer = hash_blocks(seq)
+                self._reindexed(index, seq)
+                return answer
+
+            manager.hash_blocks = hashing
         manager.can_append, manager.can_allocate = asking, admitting
         manager.allocate, manager.may_append, manager.deallocate = allocating, appending, deallocating
         scheduler.preempt = preempting
@@ -120,7 +133,7 @@ class Watch:
     def _ask(self, cause: str, seq: Any, question: Any) -> Any:
         self.lacking = (cause, seq)  # while it is asked, too: the engine may preempt before it answers
         answer = question(seq)
-        if answer:
+        if answer if isinstance(answer, bool) else answer >= 0:  # upstream answers with the pages of a hit, or -1
             self.lacking = None
         return answer
 

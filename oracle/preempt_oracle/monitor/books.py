@@ -22,6 +22,7 @@ class Books:
     def __init__(self, shadow: Shadow, counts: Counts, ledger: Ledger) -> None:
         self.s, self.c, self.n = shadow, counts, ledger
         self._swaps = shadow.policy.memory is Memory.SWAP
+        self._lazy = shadow.policy.release is Release.LAZY
 
     def quiet(self, e: wire.Step) -> Grown | None:
         """Whose tables grow, if nothing else happens in this step, and all books agree."""
@@ -140,13 +141,18 @@ class Books:
         n.cached += sum(told.request in plan.admitted for told in o.cached or ())
         if o.held is not None:
             n.held += sum(w not in plan.demoted for w in s.waiting)
-            if s.policy.release is Release.AT_ONCE:
-                n.reset += sum(v in s.waiting for v in plan.demoted)
+            n.reset += sum(v in s.waiting for v in plan.demoted)
         if o.waiting is not None:
             n.places += len(plan.requeued)
 
     def _observed(self, o: wire.Observed, free: int) -> bool:
         s = self.s
+        if (
+            self._lazy
+            and o.held is not None
+            and any(r.tables[0] or r.base for r in map(s.requests.get, s.waiting) if r)
+        ):
+            return False  # who waits should hold something
         if o.free_ids is not None or o.held or (o.free is not None and o.free != (free,)):
             return False
         if o.refs is not None and {x.block: x.count for x in o.refs} != s.memory[0].many:

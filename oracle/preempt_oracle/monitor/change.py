@@ -70,6 +70,8 @@ def change(s: Shadow, m: mi.Micro) -> None:
             _label(s, m)
         case ev.Shed():
             _shed(s, m)
+        case ev.Merge():
+            _merge(s, m)
         case ev.Load():
             _load(s, m)
         case ev.Swap():
@@ -278,6 +280,26 @@ def _shed(s: Shadow, m: ev.Shed) -> None:
     r.astray = True
     for tables in (r.tables, r.split()):
         tables[m.group] = [HOLE if b in m.blocks else b for b in tables[m.group]]
+    _rejoined(r)
+
+
+def _merge(s: Shadow, m: ev.Merge) -> None:
+    r, memory = s.requests[m.request], s.memory[m.group]
+    s.melt(r)
+    r.split()
+    instead = dict(zip(m.given, m.blocks, strict=True))
+    table = r.tables[m.group]
+    for i, b in enumerate(table):
+        if b in instead:
+            new = instead[b]
+            owner = memory.owner[new]
+            if owner is not None and owner.steady:
+                _look_at(s, owner, m.group, new)
+            memory.take(new)
+            memory.give_all([b], r)
+            table[i] = new
+    # From now on it is looked at slot by slot: it writes where others read.
+    r.astray, r.plain, r.suspect = True, False, True
     _rejoined(r)
 
 

@@ -11,7 +11,7 @@ from preempt_oracle.monitor.counts import Ledger
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 from preempt_spec.policies.functions import blocks_for, growth, hit_limit, next_admitted, oversize, requeue_at, victim
-from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize
+from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Release
 from preempt_spec.view import Place
 
 
@@ -42,6 +42,8 @@ class Plain:
             return False
         if s.policy.memory is Memory.SWAP or back.kept or again.queue != "waiting":
             return False
+        if s.policy.release is Release.LAZY:
+            return False  # what counts as supply is for the clauses
         if not r.tables[0] or not (back.blocks is None or self.returned(name, back.blocks)):
             return False
         need = 1 if s.policy.need is Need.ONE_FREE else growth(s, who[0], 0)

@@ -107,6 +107,16 @@ class Shed(TaggedAct, frozen=True):
     group: Count = 0
 
 
+class Merge(TaggedAct, frozen=True):
+    """Blocks of a request's table give way to others that hold the same pages; `given` and `blocks` are pairs."""
+
+    request: RequestId
+    given: Blocks
+    blocks: Blocks
+    after: Count = 0
+    group: Count = 0
+
+
 class Swap(TaggedAct, frozen=True):
     """Blocks are copied between tiers, ordered before this step's frame: (source, destination, group) each."""
 
@@ -143,6 +153,7 @@ Act: TypeAlias = (
     | Unpin
     | Unfence
     | Shed
+    | Merge
     | Swap
     | Load
     | Evict

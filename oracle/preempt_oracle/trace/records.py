@@ -38,6 +38,7 @@ class Limits(Record, frozen=True):
     watermark: Count = 0
     frames: Positive = 1
     drafts: Count = 0
+    lookahead: Count = 0
 
 
 class Delta(Small, frozen=True):

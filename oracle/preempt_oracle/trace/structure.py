@@ -14,9 +14,9 @@ from . import wire
 from .errors import Fault
 from .wire import NOTHING_OBSERVED, Deliver, Step
 
-_LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence, wire.Shed)
+_LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence, wire.Shed, wire.Merge)
 #: What belongs to a plan: no engine does it while a frame is delivered.
-_PLANNED = (wire.Demote, wire.Plan, wire.Unplan, wire.Skip, wire.Shed, wire.Swap, wire.Load)
+_PLANNED = (wire.Demote, wire.Plan, wire.Unplan, wire.Skip, wire.Shed, wire.Merge, wire.Swap, wire.Load)
 #: What may happen to blocks while a request is cancelled, and nothing else.
 _ABORTING = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import MIXED, KnownBad
+from preempt_properties.known_bad.base import BUT_LAZY, MIXED, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.view import Place
 
@@ -166,6 +166,7 @@ class LeaksTheStateOfAFailedAdmission(KnownBad):
     """Takes a block for a request's recurrent state, sees that its pages do not fit, and forgets the block."""
 
     rule = "pool/conserve"
+    policies = BUT_LAZY
     bug = "sglang #16067"
     needs = frozenset({"groups"})
 

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from preempt_properties.scenario import Control, Scenario, Step
 from preempt_spec.offload import Offloading
-from preempt_spec.policies.policy import Policy
+from preempt_spec.policies.policy import Policy, Release
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 
@@ -18,6 +18,7 @@ MIXED = ("vllm-fcfs", "vllm-priority")
 RECOMPUTING = (*MIXED, "nano-vllm", "vidur-vllm")
 CACHING = (*MIXED, "nano-vllm")
 SWAPPING = ("vllm-v0-swap",)
+BUT_LAZY = tuple(name for name, p in PROFILES.items() if p.contract.release is Release.AT_ONCE)
 
 
 class KnownBad(Reference):

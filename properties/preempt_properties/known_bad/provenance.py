@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import CACHING, MIXED, KnownBad
+from preempt_properties.known_bad.base import BUT_LAZY, CACHING, MIXED, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.edit import change
 from preempt_spec.policies.policy import Policy, Publish
@@ -140,6 +140,7 @@ class ShedsAPageTooEarly(KnownBad):
     """Gives a page back one token before the window has passed it."""
 
     rule = "resume/provenance"
+    policies = BUT_LAZY
     needs = frozenset({"groups"})
 
     def shed(self, request: str) -> None:
@@ -154,6 +155,7 @@ class MovesItsStateWithoutACopy(KnownBad):
     """Gives a running request a second block for its recurrent state, and goes on from what happens to be in it."""
 
     rule = "resume/provenance"
+    policies = BUT_LAZY
     bug = "vllm #29387"
     needs = frozenset({"groups"})
 

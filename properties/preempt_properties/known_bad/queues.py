@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import MIXED, KnownBad
+from preempt_properties.known_bad.base import BUT_LAZY, MIXED, KnownBad
 from preempt_spec import events as ev
 
 
@@ -131,6 +131,7 @@ class IgnoresTheWatermark(KnownBad):
     """Admits into the blocks that are to stay free."""
 
     rule = "queue/admission"
+    policies = BUT_LAZY
 
     def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
         """As with a watermark of 0."""

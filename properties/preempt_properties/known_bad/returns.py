@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import RECOMPUTING, KnownBad
+from preempt_properties.known_bad.base import BUT_LAZY, RECOMPUTING, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import requeue_at
 from preempt_spec.policies.policy import Policy, Release, Return
-from preempt_spec.view import Place
 
 
 class Acking(KnownBad):
@@ -71,6 +70,7 @@ class ResumesWithoutAcknowledgement(Acking):
     """Has a victim in its batch again while the worker has not let go of it yet."""
 
     rule = "queue/one-place"
+    policies = BUT_LAZY
     bug = "FastDeploy #3292"
 
     def acknowledged(self, victim: str) -> None:
@@ -124,52 +124,22 @@ class Lazy(KnownBad):
         """It may."""
         return evolve(policy, release=Release.LAZY)
 
-    def release(self, victim: str) -> None:
-        """Not yet."""
-
-    def requeue(self, victim: str) -> None:
-        """Nothing is swapped: it waits, with what it has computed."""
-        at, known = requeue_at(self.state, victim), len(self.state.request(victim).tokens)
-        self._act(ev.Requeue(victim, len(self.state.plan.granted), "waiting", at, known))
-
-    def holders(self) -> list[str]:
-        """Who waits and holds blocks, in queue order."""
-        return [w for w in self.state.waiting if any(self.state.request(w).tables)]
-
-    def reclaim(self, holder: str) -> None:
-        """Now somebody needs them."""
-        self._act(ev.Release(holder, len(self.state.plan.granted), self.owned(holder), None, 0, 0))
-
-    def make_room(self, request: str) -> None:
-        """What is held lazily goes before anybody else is preempted."""
-        while not self.fits(request) and (holders := self.holders()):
-            self.reclaim(holders[-1])
-        demoted = len(self.state.plan.demoted)
-        super().make_room(request)
-        if len(self.state.plan.demoted) > demoted and self.state.request(request).place is Place.RUNNING:
-            self.make_room(request)
-
-    def choose_victim(self, request: str) -> str | None:
-        """One at a time: its blocks are still to be taken."""
-        return None if self.holders() else super().choose_victim(request)
-
-    def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
-        """Who waits behind it gives up what it holds, if that lets it in."""
-        others = [w for w in self.holders() if w != request]
-        while not (may := super().may_admit(request, tokens, hit, blocks)) and others:
-            self.reclaim(others.pop())
-        return may
-
 
 class NeverReclaims(Lazy):
-    """Leaves its victims their blocks for good: planned preemptions are never carried out."""
+    """Leaves its victims their blocks for good, and preempts others: planned preemptions are never carried out."""
 
-    rule = "live/progress"
+    rule = "victim/minimal"
+    also = frozenset({"victim/necessity"})
     bug = "xinfer #12"
 
-    def holders(self) -> list[str]:
-        """It does not know."""
-        return []
+    def pressure(self, request: str) -> tuple[int, int]:
+        """Only what is free counts."""
+        need, supply = super().pressure(request)
+        return need, supply - sum(len(self.spare(g, "")) for g in range(len(self.state.groups)))
+
+    def spare(self, group: int, request: str) -> set[int]:
+        """It will never have them."""
+        return super().spare(group, request) if not request else set()
 
 
 class ReclaimsTwice(Lazy):

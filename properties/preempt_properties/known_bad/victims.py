@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import MIXED, KnownBad
+from preempt_properties.known_bad.base import BUT_LAZY, MIXED, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.view import Place
 
@@ -66,6 +66,7 @@ class TakesOneMore(KnownBad):
     """Preempts a second victim though the first made room enough."""
 
     rule = "victim/minimal"
+    policies = BUT_LAZY
 
     def make_room(self, request: str) -> None:
         """And one more, if there is one."""
@@ -127,6 +128,7 @@ class PreemptsTheRequester(KnownBad):
     """Preempts whoever cannot grow."""
 
     rule = "victim/choice"
+    policies = BUT_LAZY
 
     def choose_victim(self, request: str) -> str | None:
         """Itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from preempt_spec.events import Group, Limits
@@ -15,12 +16,13 @@ from preempt_spec.policies.policy import (
     Phase,
     Policy,
     Progress,
+    Release,
     Requeue,
     Slots,
     Stale,
     Victim,
 )
-from preempt_spec.view import Fate, Place, RequestView, View
+from preempt_spec.view import HOLE, Fate, Place, RequestView, View
 
 
 def blocks_for(tokens: int, page: int) -> int:
@@ -56,19 +58,49 @@ def want(s: View, request: str) -> int:
     return max(room, 0)
 
 
+def entries(s: View, request: str, end: int, group: int) -> int:
+    """Entries that a request's table must have for a grant up to token `end`."""
+    r = s.request(request)
+    least = pages_for(s.groups[group], end)
+    if s.policy.need is not Need.AHEAD:
+        return least
+    known, had = len(r.tokens), len(r.tables[group])
+    if r.place is Place.RUNNING and pages_for(s.groups[group], known + 1) <= had:
+        return max(least, had)
+    # LMDeploy 0.18.0 pytorch/paging/scheduler.py, schedule_running(): asked for one token more than is known, it
+    # allocates prefill_interval more; an admission allocates those anyway.
+    return max(least, pages_for(s.groups[group], known + max(s.limits.lookahead, 1)))
+
+
 def growth(s: View, request: str, group: int) -> int:
     """Blocks of a group that its next grant lacks."""
     r = s.request(request)
-    return max(0, pages_for(s.groups[group], r.computed + want(s, request)) - len(r.tables[group]))
+    return max(0, entries(s, request, r.computed + want(s, request), group) - len(r.tables[group]))
+
+
+def lazily_held(s: View, group: int, but: str = "") -> set[int]:
+    """Blocks that only waiting requests hold, `but` apart: under a lazy release, whoever needs them takes them back."""
+    if s.policy.release is not Release.LAZY:
+        return set()
+    names = Counter(b for w in s.waiting if w != but for b in s.request(w).tables[group])
+    if not names:
+        return set()
+    shared = s.shared(group)
+    return {b for b, n in names.items() if shared.get(b, 1) == n and b != HOLE}
+
+
+def supply(s: View, group: int) -> int:
+    """Blocks that a running request can get without a victim: free ones, and those that wait to be taken back."""
+    return s.free(group) + len(lazily_held(s, group))
 
 
 def pressure(s: View, requests: Sequence[str]) -> tuple[int, int]:
     """Blocks that running requests must see free to be granted tokens, and those that are, where it is tightest."""
     if s.policy.need is Need.ONE_FREE:
-        return len(requests), min(s.free(g) for g in range(len(s.groups)))
+        return len(requests), min(supply(s, g) for g in range(len(s.groups)))
     needs = [sum(growth(s, r, g) for r in requests) for g in range(len(s.groups))]
-    group = max(range(len(needs)), key=lambda g: needs[g] - s.free(g))
-    return needs[group], s.free(group)
+    group = max(range(len(needs)), key=lambda g: needs[g] - supply(s, g))
+    return needs[group], supply(s, group)
 
 
 def fits(s: View, request: str) -> bool:
@@ -96,10 +128,19 @@ def held_back(s: View) -> bool:
     return False
 
 
+def visits(s: View) -> tuple[str, ...]:
+    """Running requests in the order in which a step looks at them."""
+    return tuple(reversed(s.running)) if s.policy.victim is Victim.ITSELF_NEWEST_FIRST else tuple(s.running)
+
+
 def eligible(s: View, requester: str) -> tuple[str, ...]:
     """Who may be preempted for `requester`, in running order."""
     if s.policy.victim in (Victim.LAST_RUNNING, Victim.WORST_PRIORITY):
         return tuple(s.running)
+    if s.policy.victim is Victim.ITSELF_NEWEST_FIRST:
+        # Whoever cannot grow goes; whose turn came earlier was served, or is gone.
+        stuck = tuple(r for r in s.running if r not in s.plan.granted and not fits(s, r))
+        return stuck or ((requester,) if s.request(requester).place is Place.RUNNING else ())
     plan = s.plan
     rest = tuple(r for r in s.running if r != requester and r not in plan.granted and r not in plan.pending)
     return rest or ((requester,) if s.request(requester).place is Place.RUNNING else ())
@@ -109,7 +150,7 @@ def victim(s: View, requester: str) -> str | None:
     """The victim: arg-max of the policy's total order over the eligible requests; None if nobody is eligible."""
     who = eligible(s, requester)
     match s.policy.victim:
-        case Victim.LAST_RUNNING | Victim.LAST_UNPLANNED:
+        case Victim.LAST_RUNNING | Victim.LAST_UNPLANNED | Victim.ITSELF_NEWEST_FIRST:
             return who[-1] if who else None
         case Victim.WORST_PRIORITY:
             order = [(s.request(r).priority, s.request(r).arrival, -i, r) for i, r in enumerate(who)]
@@ -137,6 +178,9 @@ def requeue_at(s: View, request: str, queue: str = "waiting") -> int:
     """Index at which a victim joins a queue. Who is swapped comes back in the order of going."""
     if queue == "swapped":
         return len(s.swapped)
+    if s.policy.requeue is Requeue.ARRIVED:
+        came = {r: i for i, r in enumerate(s.live())}
+        return sum(came[w] < came[request] for w in s.waiting)
     return _sorted_index(s, request) if s.policy.requeue is Requeue.PRIORITY else 0
 
 
@@ -168,6 +212,16 @@ def room_for_outputs(s: View, r: RequestView) -> int:
     return min(r.prompt + r.max_tokens, s.limits.max_length) - len(r.tokens)
 
 
+def admits_first(s: View) -> bool:
+    """Whether a step looks at those who wait before it looks at those who run. A rule never asks: turns are open."""
+    if s.policy.phase is not Phase.TURNS:
+        return s.policy.phase is Phase.PREFILL_FIRST
+    # As LMDeploy 0.18.0 pytorch/engine/inputs_maker.py, do_prefill_default(), has it, a clock for its counter.
+    asked = sum(len(s.request(w).tokens) - s.request(w).computed for w in s.waiting)
+    due = s.last_frame % (max(s.limits.lookahead, 1) + 1) == 0
+    return due or 2 * len(s.running) < s.limits.max_running or asked >= s.limits.budget
+
+
 def slot_free(s: View) -> bool:
     """Whether one more request may be admitted, as far as slots go."""
     taken = s.running if s.policy.slots is Slots.RUNNING else s.plan.granted
@@ -183,7 +237,7 @@ def skip_guard(s: View, request: str) -> str | None:
         return "paused"
     if plan.spent_running >= s.limits.budget:
         return "budget"
-    if s.policy.phase is Phase.PREFILL_FIRST and plan.admitted:
+    if s.policy.phase is not Phase.MIXED and plan.admitted:
         return "exclusive prefill"
     if s.policy.after_self is AfterSelf.STOP and plan.self_preempted:
         return "stopped"

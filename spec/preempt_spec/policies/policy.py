@@ -18,6 +18,7 @@ class Victim(Enum):
     WORST_PRIORITY = "the worst (priority, arrival); of equals, the earliest position"
     LAST_UNPLANNED = "the last running request not yet considered in this step; the requester if there is none"
     LATEST_UNPLANNED = "the latest arrival not yet considered in this step; the requester if there is none"
+    ITSELF_NEWEST_FIRST = "the requester itself; who runs is looked at from the last position to the first"
 
 
 class Order(Enum):
@@ -32,6 +33,7 @@ class Requeue(Enum):
 
     FRONT = "front"
     PRIORITY = "its sorted place"
+    ARRIVED = "before those who came after it"
 
 
 class Memory(Enum):
@@ -81,6 +83,7 @@ class Need(Enum):
 
     GROWTH = "the blocks its next grant lacks"
     ONE_FREE = "one, whether or not its table grows"
+    AHEAD = "none while its table has room for one token behind those known; else those that `lookahead` more lack"
 
 
 class Phase(Enum):
@@ -88,6 +91,7 @@ class Phase(Enum):
 
     MIXED = "running requests first, then admissions"
     PREFILL_FIRST = "admissions if any fits, and then nothing else; otherwise the running requests"
+    TURNS = "admissions or the running requests, in turns of the engine's; those too, if a turn admits nobody"
 
 
 class AfterPreemption(Enum):

@@ -184,8 +184,15 @@ def waiting_holds_nothing(s: View, e: Close) -> Iterator[str | None]:
         if w in s.plan.demoted:
             continue  # victim/reset speaks of those
         h, r = held.get(w), s.request(w)
+        if s.policy.release is When.LAZY:
+            left, has = (sum(map(len, r.tables)), r.computed), (0, 0) if h is None else (h.blocks, h.computed)
+            told = (
+                f"{w} waits and was left {left[0]} blocks and {left[1]} computed tokens; it holds {has[0]} and {has[1]}"
+            )
+            yield None if has == left else told
+            continue
         if h is not None and (r.computed or any(r.tables)):
-            continue  # it had them before: a lazy release, a load that failed
+            continue  # it had them before: a load that failed
         yield None if h is None else f"{w} waits and holds {h.blocks} blocks and {h.computed} computed tokens"
 
 

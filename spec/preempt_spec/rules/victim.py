@@ -178,16 +178,16 @@ def computed_is_zero(s: View, e: Release) -> Iterator[str | None]:
 
 @on(RESET, Close, "held")
 def victim_holds_nothing(s: View, e: Close) -> Iterator[str | None]:
-    """A victim that waits holds no block and no computed token."""
+    """A victim that waits holds no block and no computed token; under a lazy release, just what it is left with."""
     if e.step.observed.held is None:
         return
     held = {h.request: h for h in e.step.observed.held}
-    for v in s.plan.demoted if s.policy.release is When.AT_ONCE else ():
+    for v in s.plan.demoted:
         if v in s.waiting:
-            h = held.get(v)
-            yield (
-                None if h is None else f"{v} was preempted and holds {h.blocks} blocks and {h.computed} computed tokens"
-            )
+            h, r = held.get(v), s.request(v)
+            left = (sum(map(len, r.tables)), r.computed) if s.policy.release is When.LAZY else (0, 0)
+            has = (0, 0) if h is None else (h.blocks, h.computed)
+            yield None if has == left else f"{v} was preempted and holds {has[0]} blocks and {has[1]} computed tokens"
 
 
 KEEP_TOKENS = rule(
