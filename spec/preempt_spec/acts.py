@@ -138,6 +138,21 @@ class Shed:
 
 
 @frozen
+class Exchange:
+    """Blocks of a request's table give way to others of the same content: what was computed twice is kept once.
+
+    `blocks` are given back; `instead`, in the same order, stand in their places. The worker is told of it like of any
+    other change of a table.
+    """
+
+    request: str
+    blocks: tuple[int, ...]
+    instead: tuple[int, ...]
+    after: int = 0
+    group: int = 0
+
+
+@frozen
 class Swap:
     """Blocks are copied between tiers, ordered before this step's frame: (source, destination, group) each.
 
@@ -186,6 +201,7 @@ Act = (
     | Unpin
     | Unfence
     | Shed
+    | Exchange
     | Swap
     | Load
     | Evict

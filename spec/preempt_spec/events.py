@@ -15,6 +15,7 @@ from preempt_spec.acts import (
     Act,
     Demote,
     Evict,
+    Exchange,
     Load,
     Pin,
     Plan,
@@ -47,6 +48,7 @@ __all__ = [
     "EngineError",
     "Event",
     "Evict",
+    "Exchange",
     "Finish",
     "Footer",
     "Group",
@@ -332,7 +334,7 @@ class Deliver:
     is written only where it differs; what exceeds the request's length is cut off by both (stop tokens are not
     modelled: a harness samples none). Of a frame with drafts, `tokens[i]` are the accepted ones and the one sampled
     behind them. `proposed[i]`: drafts for the next grant of `requests[i]` (absent: none). `acts`: what else the engine
-    did meanwhile, in order: publish, withdraw, unpin, unfence.
+    did meanwhile, in order: publish, withdraw, unpin, unfence, exchange.
     """
 
     frame: int

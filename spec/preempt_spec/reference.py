@@ -11,7 +11,7 @@ vllm_replica_scheduler.py and nano-vllm's scheduler.py (`PREFILL_FIRST`), as pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 
@@ -20,23 +20,25 @@ from preempt_spec import micro as mi
 from preempt_spec.delivery import appended
 from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
+    beneficiaries,
     blocks_at_once,
     confirmed,
     fenced,
     held_back,
     hit_limit,
+    kept_back,
     next_admitted,
     oversize,
     pages_for,
-    pressure,
     requeue_at,
     room_for_outputs,
     skip_guard,
     slot_free,
+    squeeze,
     victim,
     want,
 )
-from preempt_spec.policies.policy import AfterPreemption, Memory, Oversize, Phase
+from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Phase, Publish
 from preempt_spec.record import OBSERVES, Record
 from preempt_spec.state import Request, needed_pages
 from preempt_spec.view import HOLE, Fate, Place
@@ -109,7 +111,7 @@ class Reference(Record):
         stale = tuple(fates) if any(f != "delivered" for f in fates) else None
         told = ev.Deliver(e.frame, e.requests, e.tokens, e.accepted, stale, emitted, e.proposed)
         self._do(ev.Deliver(e.frame, e.requests, emitted, e.accepted, stale, proposed=e.proposed))
-        out: list[ev.Event] = [evolve(told, acts=self.unfence(e.frame))]
+        out: list[ev.Event] = [evolve(told, acts=(*self.unfence(e.frame), *self.commit(e.requests)))]
         for r in e.requests:
             if r in self.state.requests and self.is_finished(r):
                 out.append(self.finish(r))
@@ -124,6 +126,15 @@ class Reference(Record):
                 self._act(ev.Unfence(blocks, 0, g))
         return tuple(self.acts)
 
+    def commit(self, requests: Iterable[str]) -> tuple[ev.Act, ...]:
+        """Where pages are findable once they are there: those of the frame that came back are."""
+        self.acts = []
+        if self.policy.publish is Publish.COMMIT and self.state.limits.caching:
+            for r in requests:
+                if r in self.state.requests:
+                    self.publish(r, self.state.request(r).computed, 0)
+        return tuple(self.acts)
+
     def disposes(self, fate: Fate) -> str:
         """What becomes of an output: stale ones of a reset, and those of requests that are over, are dropped."""
         return "delivered" if fate in (Fate.LIVE, Fate.DELIVER) else "dropped"
@@ -132,6 +143,9 @@ class Reference(Record):
 
     def serve_running(self) -> None:
         """Give each running request its tokens, in order, preempting when one cannot grow."""
+        if self.policy.need is Need.TOGETHER:  # before anybody is granted tokens
+            for r in self.state.running:
+                self.make_room(r)
         for r in self.visits():
             if self.state.request(r).place is not Place.RUNNING or r in self.state.plan.granted:
                 continue  # preempted for somebody before it
@@ -177,7 +191,8 @@ class Reference(Record):
         if planned:
             self.take_back(victim)
         after = len(self.state.plan.granted)
-        self._act(ev.Demote(victim, after, "growth", (requester,), "blocks", *self.pressure(requester)))
+        who = beneficiaries(self.state, requester)
+        self._act(ev.Demote(victim, after, "growth", who, "blocks", *self.pressure(requester)))
         self.release(victim)
         self.requeue(victim)
         if planned:
@@ -289,7 +304,7 @@ class Reference(Record):
             return False
         first = max(hit, s.request(request).computed) + tokens
         end = len(s.request(request).tokens) if s.limits.whole_fit else first
-        mark = s.limits.watermark if s.running else 0
+        mark = (s.limits.watermark if s.running else 0) + kept_back(s)
         had = s.request(request).tables
         for g, group in enumerate(s.groups):
             idle = sum(s.is_free(g, b) for b in blocks[g])
@@ -324,7 +339,7 @@ class Reference(Record):
 
     def pressure(self, request: str) -> tuple[int, int]:
         """Blocks the request needs, and free blocks, where it is tightest."""
-        return pressure(self.state, (request,))
+        return squeeze(self.state, request)
 
     def pick_blocks(self, group: int, count: int, keep: tuple[int, ...]) -> tuple[int, ...]:
         """Free blocks: those that hold no findable page first, so that a victim's prefix lives on for its resume."""
@@ -340,16 +355,18 @@ class Reference(Record):
 
     def publish_full_pages(self) -> None:
         """Pages that this step fills become findable as far as their tokens are known; the others later."""
-        if not self.state.limits.caching:
-            return
-        after = len(self.state.plan.granted)
-        for r, (start, tokens) in self.state.plan.granted.items():
-            q = self.state.request(r)
-            for g, m in enumerate(self.state.memory):
-                table = q.tables[g][: min(start + tokens, len(q.tokens)) // m.page]
-                full = tuple(b for b in table if m.block(b).published is None)
-                if full:
-                    self._act(ev.Publish(r, full, after, g))
+        if self.state.limits.caching and self.policy.publish is Publish.SCHEDULE:
+            for r, (start, tokens) in self.state.plan.granted.items():
+                self.publish(r, start + tokens, len(self.state.plan.granted))
+
+    def publish(self, request: str, upto: int, after: int) -> None:
+        """Pages of known tokens, as far as `upto`, become findable."""
+        r = self.state.request(request)
+        for g, m in enumerate(self.state.memory):
+            table = r.tables[g][: min(upto, len(r.tokens)) // m.page]
+            full = tuple(b for b in table if m.block(b).published is None)
+            if full:
+                self._act(ev.Publish(request, full, after, g))
 
     # -- decisions, the end ------------------------------------------------------------------------------------------
 

@@ -166,6 +166,10 @@ def admissible(s: View, m: mi.Micro) -> None:
                 raise Malformed("until", f"frame {m.until} was not dispatched yet")
             if isinstance(m, ev.Publish | ev.Shed):
                 _ids(s, "acts.blocks", m.group, m.blocks)
+            elif isinstance(m, ev.Exchange):
+                _ids(s, "acts.blocks", m.group, (*m.blocks, *m.instead))
+                if len(m.blocks) != len(m.instead):
+                    raise Malformed("acts.instead", f"{len(m.instead)} blocks for {len(m.blocks)}")
             elif isinstance(m, ev.Swap):
                 _ends(s, "acts.blocks", m.direction, m.blocks)
             elif isinstance(m, ev.Requeue):

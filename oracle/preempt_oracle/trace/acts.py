@@ -107,6 +107,16 @@ class Shed(TaggedAct, frozen=True):
     group: Count = 0
 
 
+class Exchange(TaggedAct, frozen=True):
+    """Blocks of a request's table give way to others of the same content."""
+
+    request: RequestId
+    blocks: Blocks
+    instead: Blocks
+    after: Count = 0
+    group: Count = 0
+
+
 class Swap(TaggedAct, frozen=True):
     """Blocks are copied between tiers, ordered before this step's frame: (source, destination, group) each."""
 
@@ -143,6 +153,7 @@ Act: TypeAlias = (
     | Unpin
     | Unfence
     | Shed
+    | Exchange
     | Swap
     | Load
     | Evict

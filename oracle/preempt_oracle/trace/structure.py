@@ -143,6 +143,11 @@ class Structure:
                 self._group(f"acts[{i}]", act.group)
                 for block in act.blocks:
                     self._in_tier(f"acts[{i}]", block, "host", act.group)
+            elif type(act) is wire.Exchange:
+                self._blocks(f"acts[{i}].blocks", act.group, act.blocks)
+                self._blocks(f"acts[{i}].instead", act.group, act.instead)
+                if len(act.blocks) != len(act.instead):
+                    raise Fault(f"acts[{i}].instead", f"{len(act.instead)} blocks for {len(act.blocks)}")
             elif isinstance(act, _LABELS) and (
                 act.group >= self._groups or (act.blocks and max(act.blocks) >= self._device[act.group])
             ):

@@ -18,6 +18,7 @@ class Victim(Enum):
     WORST_PRIORITY = "the worst (priority, arrival); of equals, the earliest position"
     LAST_UNPLANNED = "the last running request not yet considered in this step; the requester if there is none"
     LATEST_UNPLANNED = "the latest arrival not yet considered in this step; the requester if there is none"
+    FEWEST_OUTPUTS = "the fewest outputs; of equals the longest prompt, then the last position; never the only one"
 
 
 class Order(Enum):
@@ -31,7 +32,15 @@ class Requeue(Enum):
     """Where a victim re-enters the waiting queue."""
 
     FRONT = "front"
+    BACK = "back"
     PRIORITY = "its sorted place"
+
+
+class Lineup(Enum):
+    """In which order the running queue stands."""
+
+    ADMISSION = "as admitted"
+    SORTED = "as admitted; whenever somebody is preempted, those who stay are sorted: who would be last to go is first"
 
 
 class Memory(Enum):
@@ -81,6 +90,14 @@ class Need(Enum):
 
     GROWTH = "the blocks its next grant lacks"
     ONE_FREE = "one, whether or not its table grows"
+    TOGETHER = "what the next grants of all running requests lack: all of them are granted tokens, or one has to go"
+
+
+class Gate(Enum):
+    """Whether who would fit may be left waiting."""
+
+    OPEN = "no gate but those of the configuration"
+    CONSERVATIVE = "room is kept, by an estimate, for what running requests may still emit; live/progress bounds it"
 
 
 class Phase(Enum):
@@ -154,5 +171,7 @@ class Policy:
     stale: Stale = Stale.DELIVER
     publish: Publish = Publish.SCHEDULE
     fence: Fence = Fence.NONE
+    lineup: Lineup = Lineup.ADMISSION
+    gate: Gate = Gate.OPEN
     hidden: bool = False  # whether anything but queues, tables and cache decides: timers, random choices
     tax: int | None = None  # most tokens computed again per token delivered; None: reported only

@@ -29,7 +29,7 @@ from preempt_properties.play import header, play
 from preempt_properties.scenario import Abort, Add, Config, Scenario, Step
 from preempt_spec import events as ev
 from preempt_spec.micro import Malformed
-from preempt_spec.policies.policy import Memory, Phase
+from preempt_spec.policies.policy import Memory, Need, Phase
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 from preempt_spec.state import State, initial
@@ -146,9 +146,10 @@ def test_valid_crowds(policy: str, monkeypatch: pytest.MonkeyPatch):
         for state, event in zip(c.states, c.events, strict=True):
             assert agree(monitor, state, event, active) is not None
     paths = ["_decode", "deliver", "finish", "step"]
-    if PROFILES[policy].contract.memory is Memory.RECOMPUTE:
-        paths.append("preemption")  # who is swapped out is for the clauses
-    if PROFILES[policy].contract.phase is Phase.MIXED:
+    contract = PROFILES[policy].contract
+    if contract.memory is Memory.RECOMPUTE and contract.need is not Need.TOGETHER:
+        paths.append("preemption")  # who is swapped out, or goes for all of the others, is for the clauses
+    if contract.phase is Phase.MIXED:
         paths.append("admission")  # elsewhere the running requests wait, which is for the clauses
     assert min(taken[path] for path in paths) >= 4, taken
 

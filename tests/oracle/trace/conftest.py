@@ -35,6 +35,7 @@ ACTS: tuple[e.Act, ...] = (
     e.Swap("d", "out", ((1, 19, 0), (2, 18, 0)), 2),
     e.Load("e", 16, ((8,), ()), 2, hit=0),
     e.Evict((19,), 2),
+    e.Exchange("a", (1,), (2,), 2),
 )
 EVENTS: tuple[e.Event, ...] = (
     e.Arrive("a", (1, 2, -3), 8, 1, -5, "s:alt"),
