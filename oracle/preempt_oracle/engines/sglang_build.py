@@ -52,8 +52,6 @@ def lacking(error: AttributeError, scheduler: Any) -> str:
 class _Absent(types.ModuleType):
     """A module of which names are imported and nothing is used: every one of them is an empty class."""
 
-    __path__: list[str] = []
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -73,6 +71,7 @@ def _without_torchvision() -> None:
     ):
         name = "torchvision" + part
         module = _Absent(name)
+        module.__path__ = []  # type: ignore[attr-defined]
         module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
         sys.modules[name] = module
         parent, _, leaf = name.rpartition(".")
@@ -159,7 +158,7 @@ def build(sgl: types.SimpleNamespace, shape: types.SimpleNamespace) -> Any:
     # A global of the process, which the constructor of the real scheduler sets, too.
     sgl.context().override("preempt-oracle", pp_max_micro_batch_size=shape.running)
     tokens = shape.blocks * shape.page
-    rows = sgl.rows(size=shape.running, max_context_len=shape.longest + 1, device="cpu", enable_memory_saver=False)
+    rows = sgl.rows(size=shape.running + 1, max_context_len=shape.longest + 1, device="cpu", enable_memory_saver=False)
     pool = Stand(cpu_copy_carries_mamba=False, free_index_mapping=None)  # nobody reads or writes KV here
     half = sgl.torch.float16
     if shape.page == 1:

@@ -108,7 +108,9 @@ class SGLang(Engine):
             raise Refused(f"max_length={shape.longest}: the front end shortens what leaves less than two pages free")
         version = version_of("sglang")
         if version not in VERIFIED:
-            raise Unsupported(f"sglang {version}: this adapter makes the scheduler of {', '.join(VERIFIED)}, part by part")
+            raise Unsupported(
+                f"sglang {version}: this adapter makes the scheduler of {', '.join(VERIFIED)}, part by part"
+            )
         if self.sgl is None:
             self.sgl = load()
         self.shape = shape
@@ -153,7 +155,9 @@ class SGLang(Engine):
         if name in self.live:
             raise Refused(f"request {name!r} is live")
         if not prompt or outputs < 1 or len(prompt) + outputs > self.shape.longest:
-            raise Refused(f"request {name!r}: needs 1 <= prompt, 1 <= max_tokens, together at most {self.shape.longest}")
+            raise Refused(
+                f"request {name!r}: needs 1 <= prompt, 1 <= max_tokens, together at most {self.shape.longest}"
+            )
         sgl = self.sgl
         params = sgl.sampling(temperature=0, max_new_tokens=outputs)
         params.normalize(None)
@@ -225,9 +229,7 @@ class SGLang(Engine):
             tokens = [end - start for start, end in zip(starts, ends, strict=True)]
             event |= {"requests": names, "tokens": tokens, "start": starts}
             watch.granted(batch, tokens, starts, extend)
-            event["sent"] = [
-                [req.rid, 0, watch.row(req, end), True] for req, end in zip(batch.reqs, ends, strict=True)
-            ]
+            event["sent"] = [[req.rid, 0, watch.row(req, end), True] for req, end in zip(batch.reqs, ends, strict=True)]
             if extend:
                 event["resumed"] = [[n, end] for n, end in zip(names, ends, strict=True) if n in again]
             self.flying[self.frame] = batch

@@ -46,6 +46,7 @@ class Watch:
         self.deltas: list[list[Any]] = []
         self.hits: list[list[Any]] = []
         self.handed: list[int] = []  # slots that the allocator handed out
+        self.early = 0  # acts before it did so for the first time
         self.unlocked: dict[str, list[int]] = {}  # request -> pages that its end unlocked
         self.exchanged: set[int] = set()  # pages that went out of a table because the tree has others of that content
 
@@ -99,6 +100,8 @@ class Watch:
 
     def granted(self, batch: Any, tokens: list[int], starts: list[int], extend: bool) -> None:
         """Follow what a batch was given: pages that were found, then those that were handed out, request by request."""
+        for act in self.acts[self.early :]:  # the batch is made by the time pages are handed out for it
+            act["after"] = len(batch.reqs)
         slots = iter(self.handed)
         for req, n, start in zip(batch.reqs, tokens, starts, strict=True):
             table = self.tables.setdefault(req.rid, [])
@@ -142,6 +145,8 @@ class Watch:
 
     def _handing(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self.retold()  # what was evicted to make room for this
+        if not self.handed:
+            self.early = len(self.acts)
         slots = original(*args, **kwargs)
         if slots is not None:
             self.handed += [int(slot) for slot in slots.tolist()]

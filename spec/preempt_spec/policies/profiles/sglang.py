@@ -53,17 +53,16 @@ SGLANG_RETRACT = Profile(
         "need": f"{_SGLANG}/schedule_batch.py, check_decode_mem(): the pages that all of the batch lack, at once",
         "phase": f"{_SGLANG}/scheduler.py, get_next_batch_to_run(): decodes only if there is no new prefill batch",
         "after_preemption": "follows from the phase: a step that retracts is a decode step",
-        "after_self": f"{_RETRACT}: one trigger for all who run, victims among them; whoever stays decodes in that step",
+        "after_self": f"{_RETRACT}: one trigger for all who run, victims among them; who stays decodes in that step",
         "slots": f"{_SGLANG}/scheduler.py, get_num_allocatable_reqs()",
         "full_hit": f"{_SGLANG}/schedule_batch.py, _compute_max_prefix_len(): input length - 1",
-        "oversize": f"{_SGLANG}/scheduler.py, init_req_max_new_tokens() clips a request to the pool before it is queued",
-        "progress": "derived: see policies.functions.patience; every prefill and every decode batch yields a token, and "
-        "one request always stays",
+        "oversize": f"{_SGLANG}/scheduler.py, init_req_max_new_tokens() cuts requests to the pool before they wait",
+        "progress": "derived: see policies.functions.patience; a batch yields tokens, and one request always stays",
         "causes": f"{_SGLANG}/scheduler.py, update_running_batch(): only where check_decode_mem() is false",
         "publish": "mem_cache/common.py, checkpoint_kv_cache() and release_kv_cache(): when a result is processed",
         "lineup": f"{_RETRACT}: filter_batch(keep_indices=sorted_indices)",
-        "gate": f"{_SGLANG}/schedule_policy.py, PrefillAdder: remaining outputs × new_token_ratio, and a page, are kept "
-        "free",
+        "gate": f"{_SGLANG}/schedule_policy.py, PrefillAdder: a page is kept free, and new_token_ratio × the outputs "
+        "that those who run may still emit",
         "hidden": f"{_SGLANG}/scheduler_components/new_token_ratio_tracker.py: the ratio decays with each decode step "
         "and is estimated anew at each retraction; and ScheduleBatch.batch_is_full",
     },
