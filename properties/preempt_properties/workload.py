@@ -111,7 +111,7 @@ def _prefill_first(random: Random, policy: str, mood: str, can: frozenset[str]) 
     # SGLang's front end shortens what would leave no page for an estimate's error, and no page for the last token.
     slack = 2 if PROFILES[policy].contract.gate is Gate.CONSERVATIVE else 0
     page, blocks = _pool(random, mood, 2 if policy == "nano-vllm" else 1, slack)
-    watermark = 1 if "watermark" in can and (blocks - 1) * page >= 4 and chance(random, 25) else 0
+    watermark = 1 if "watermark" in can and (blocks - slack - 1) * page >= 4 and chance(random, 25) else 0
     # These engines do not check that a request fits: a sequence longer than the pool (less the watermark, which Vidur
     # applies to a lone request as well) would never be admitted again after a preemption.
     longest = _longest(random, (blocks - watermark - slack) * page)

@@ -38,7 +38,7 @@ from preempt_spec.policies.functions import (
     victim,
     want,
 )
-from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Phase, Publish
+from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Phase, Publish, Twins
 from preempt_spec.record import OBSERVES, Record
 from preempt_spec.state import Request, needed_pages
 from preempt_spec.view import HOLE, Fate, Place
@@ -132,8 +132,27 @@ class Reference(Record):
         if self.policy.publish is Publish.COMMIT and self.state.limits.caching:
             for r in requests:
                 if r in self.state.requests:
-                    self.publish(r, self.state.request(r).computed, 0)
+                    self.merge(r, self.written(r))
+                    self.publish(r, self.written(r), 0)
         return tuple(self.acts)
+
+    def written(self, request: str) -> int:
+        """Tokens of a request that no flying frame still writes."""
+        flying = sum(due[request].tokens for due in self.state.frames.values() if request in due)
+        return max(self.state.request(request).computed - flying, 0)
+
+    def merge(self, request: str, upto: int) -> None:
+        """Pages that somebody else has published already give way to those."""
+        r = self.state.request(request)
+        for g, m in enumerate(self.state.memory):
+            if self.policy.twins is not Twins.MERGED:
+                return
+            at: dict[Slot, int] = {b.published: i for i, b in sorted(m.blocks.items(), reverse=True)}
+            own = [(b, at.get(r.prefix((i + 1) * m.page))) for i, b in enumerate(r.tables[g][: upto // m.page])]
+            twins = [(b, other) for b, other in own if other not in (None, b) and m.block(b).published is None]
+            if twins:
+                self.merged.add(request)
+                self._act(ev.Exchange(request, tuple(b for b, _ in twins), tuple(o for _, o in twins if o is not None)))
 
     def disposes(self, fate: Fate) -> str:
         """What becomes of an output: stale ones of a reset, and those of requests that are over, are dropped."""

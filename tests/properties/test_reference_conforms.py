@@ -41,7 +41,7 @@ OFTEN = {
     "resume": 50,
     "partial-hit resume": 8,
     "hit on another's block": 8,
-    "abort while waiting": 4,
+    "abort while waiting": 3,
     "abort while running": 6,
     "abort while preempted": 3,
     "abort in flight": 2,

@@ -85,6 +85,13 @@ class Publish(Enum):
     COMMIT = "once the pass that filled it came back"
 
 
+class Twins(Enum):
+    """What becomes of a page that two requests have computed, both of them unaware of the other."""
+
+    KEPT = "both stay"
+    MERGED = "when the second would become findable, the first takes its place"
+
+
 class Need(Enum):
     """How many free blocks a running request must see before it is granted tokens."""
 
@@ -173,5 +180,6 @@ class Policy:
     fence: Fence = Fence.NONE
     lineup: Lineup = Lineup.ADMISSION
     gate: Gate = Gate.OPEN
+    twins: Twins = Twins.KEPT
     hidden: bool = False  # whether anything but queues, tables and cache decides: timers, random choices
     tax: int | None = None  # most tokens computed again per token delivered; None: reported only

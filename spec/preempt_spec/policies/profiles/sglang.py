@@ -17,6 +17,7 @@ from preempt_spec.policies.policy import (
     Publish,
     Requeue,
     Slots,
+    Twins,
     Victim,
 )
 from preempt_spec.policies.profiles.profile import CORE_WITH_WORKER, PLAIN, Profile
@@ -42,6 +43,7 @@ SGLANG_RETRACT = Profile(
         publish=Publish.COMMIT,
         lineup=Lineup.SORTED,
         gate=Gate.CONSERVATIVE,
+        twins=Twins.MERGED,
         hidden=True,
     ),
     sources={
@@ -61,6 +63,7 @@ SGLANG_RETRACT = Profile(
         "causes": f"{_SGLANG}/scheduler.py, update_running_batch(): only where check_decode_mem() is false",
         "publish": "mem_cache/common.py, checkpoint_kv_cache() and release_kv_cache(): when a result is processed",
         "lineup": f"{_RETRACT}: filter_batch(keep_indices=sorted_indices)",
+        "twins": "mem_cache/unified_radix_cache.py, checkpoint_into_tree(): duplicates go, the row is rewritten",
         "gate": f"{_SGLANG}/schedule_policy.py, PrefillAdder: a page is kept free, and new_token_ratio × the outputs "
         "that those who run may still emit",
         "hidden": f"{_SGLANG}/scheduler_components/new_token_ratio_tracker.py: the ratio decays with each decode step "
