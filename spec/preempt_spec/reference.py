@@ -11,13 +11,14 @@ vllm_replica_scheduler.py and nano-vllm's scheduler.py (`PREFILL_FIRST`), as pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from attrs import evolve
 
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.delivery import appended
+from preempt_spec.findable import Findable
 from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
     beneficiaries,
@@ -38,15 +39,15 @@ from preempt_spec.policies.functions import (
     victim,
     want,
 )
-from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Phase, Publish, Twins
-from preempt_spec.record import OBSERVES, Record
+from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Phase
+from preempt_spec.record import OBSERVES
 from preempt_spec.state import Request, needed_pages
 from preempt_spec.view import HOLE, Fate, Place
 
 __all__ = ["OBSERVES", "Reference"]
 
 
-class Reference(Record):
+class Reference(Findable):
     """A scheduler for any policy. Feed it arrivals, ask it for steps, deliver what its frames sampled."""
 
     # -- what the world asks -----------------------------------------------------------------------------------------
@@ -125,34 +126,6 @@ class Reference(Record):
             if blocks:
                 self._act(ev.Unfence(blocks, 0, g))
         return tuple(self.acts)
-
-    def commit(self, requests: Iterable[str]) -> tuple[ev.Act, ...]:
-        """Where pages are findable once they are there: those of the frame that came back are."""
-        self.acts = []
-        if self.policy.publish is Publish.COMMIT and self.state.limits.caching:
-            for r in requests:
-                if r in self.state.requests:
-                    self.merge(r, self.written(r))
-                    self.publish(r, self.written(r), 0)
-        return tuple(self.acts)
-
-    def written(self, request: str) -> int:
-        """Tokens of a request that no flying frame still writes."""
-        flying = sum(due[request].tokens for due in self.state.frames.values() if request in due)
-        return max(self.state.request(request).computed - flying, 0)
-
-    def merge(self, request: str, upto: int) -> None:
-        """Pages that somebody else has published already give way to those."""
-        r = self.state.request(request)
-        for g, m in enumerate(self.state.memory):
-            if self.policy.twins is not Twins.MERGED:
-                return
-            at: dict[Slot, int] = {b.published: i for i, b in sorted(m.blocks.items(), reverse=True)}
-            own = [(b, at.get(r.prefix((i + 1) * m.page))) for i, b in enumerate(r.tables[g][: upto // m.page])]
-            twins = [(b, other) for b, other in own if other not in (None, b) and m.block(b).published is None]
-            if twins:
-                self.merged.add(request)
-                self._act(ev.Exchange(request, tuple(b for b, _ in twins), tuple(o for _, o in twins if o is not None)))
 
     def disposes(self, fate: Fate) -> str:
         """What becomes of an output: stale ones of a reset, and those of requests that are over, are dropped."""
@@ -371,21 +344,6 @@ class Reference(Record):
         old = tuple(b for b in blocks if self.state.memory[group].block(b).published is not None)
         if old:
             self._act(ev.Withdraw(old, len(self.state.plan.granted), group))
-
-    def publish_full_pages(self) -> None:
-        """Pages that this step fills become findable as far as their tokens are known; the others later."""
-        if self.state.limits.caching and self.policy.publish is Publish.SCHEDULE:
-            for r, (start, tokens) in self.state.plan.granted.items():
-                self.publish(r, start + tokens, len(self.state.plan.granted))
-
-    def publish(self, request: str, upto: int, after: int) -> None:
-        """Pages of known tokens, as far as `upto`, become findable."""
-        r = self.state.request(request)
-        for g, m in enumerate(self.state.memory):
-            table = r.tables[g][: min(upto, len(r.tokens)) // m.page]
-            full = tuple(b for b in table if m.block(b).published is None)
-            if full:
-                self._act(ev.Publish(request, full, after, g))
 
     # -- decisions, the end ------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ def _without_torchvision() -> None:
     ):
         name = "torchvision" + part
         module = _Absent(name)
-        module.__path__ = []  # type: ignore[attr-defined]
+        module.__path__ = []
         module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
         sys.modules[name] = module
         parent, _, leaf = name.rpartition(".")
