@@ -104,8 +104,8 @@ class SGLang(Engine):
         if shape.budget < max(shape.longest, shape.running):
             # Without chunks a prefill above the budget runs all the same, and decodes are not budgeted at all.
             raise Refused(f"budget={shape.budget}: needs max_length ({shape.longest}) and max_running or more")
-        if shape.longest > (shape.blocks - 2) * shape.page:
-            raise Refused(f"max_length={shape.longest}: the front end shortens what leaves less than two pages free")
+        if shape.longest >= (shape.blocks - 1) * shape.page:
+            raise Refused(f"max_length={shape.longest}: the front end shortens what leaves no page and a token free")
         version = version_of("sglang")
         if version not in VERIFIED:
             raise Unsupported(

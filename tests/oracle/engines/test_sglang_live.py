@@ -74,7 +74,7 @@ def test_it_says_who_it_is_and_declares_nothing_that_it_does_not_have(session):
         ({"watermark": 1}, "only has watermark=0"),
         ({"frames": 2}, "only has frames=1"),
         ({"budget": 20}, "needs max_length"),
-        ({"max_length": 25}, "leaves less than two pages free"),
+        ({"max_length": 28}, "leaves no page and a token free"),
         ({"blocks": 2, "max_length": 2}, "blocks=2: must be an integer of at least 3"),
     ],
 )
