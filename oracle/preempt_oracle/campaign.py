@@ -143,7 +143,7 @@ def probe(session: Session, policy: str) -> Opened:
     reasons = []
     for caching in (False, True):
         for chunked in (True, False):
-            config = Config(policy, 8, 4, 4, 64, 32, chunked=chunked, caching=caching)
+            config = Config(policy, 8, 4, 4, 64, 24, chunked=chunked, caching=caching)
             started = session.start(config)
             if isinstance(started, Started):
                 session.stop()

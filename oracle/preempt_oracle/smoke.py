@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attrs import evolve, frozen
 
 from preempt_properties.scenario import Abort, Add, Config, Scenario, Step
-from preempt_spec.policies.policy import Need, Order
+from preempt_spec.policies.policy import Gate, Need, Order
 from preempt_spec.policies.profiles import PROFILES
 
 
@@ -22,14 +22,17 @@ class Smoke:
 def smokes(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:
     """The scenarios for an engine that started with `config`: its features are taken over, its sizes are not."""
     # Pages of two tokens, four blocks: two requests that both want the whole pool.
-    config = evolve(config, blocks=4, page_size=2, max_running=4, budget=16, max_length=8)
+    # A gate that keeps some room for itself gets some more.
+    more = 2 if PROFILES[config.policy].contract.gate is Gate.CONSERVATIVE else 0
+    config = evolve(config, blocks=4 + more, page_size=2, max_running=4, budget=16, max_length=8)
     a, b = Add("a", (1, 2, 3), 5), Add("b", (4, 5, 6), 5, arrival=1)
     yield Smoke("two requests outgrow the pool", Scenario(config, (a, b)))
     # One block each: the first two that grow each take the block of a victim, in the same step.
     ahead = PROFILES[config.policy].contract.need is Need.AHEAD  # a block has room for the token to come
     prompts = [(10 * i, 10 * i + 1)[: 1 if ahead else 2] for i in range(4)]
     four = tuple(Add(name, prompt, 4, arrival=i) for i, (name, prompt) in enumerate(zip("abcd", prompts, strict=True)))
-    yield Smoke("four requests, two victims in a step", Scenario(config, four))
+    few = evolve(config, blocks=5, max_length=6) if more else config
+    yield Smoke("four requests, two victims in a step", Scenario(few, four))
     yield Smoke("a request alone fills the pool", Scenario(config, (Add("a", (1, 2), 6),)))
     if "caching" in capabilities:
         cached = evolve(config, caching=True)

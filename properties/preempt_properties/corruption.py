@@ -247,6 +247,7 @@ def _act(random: Random, e: ev.Step, ids: list[str]) -> ev.Act:
             ev.Release(r, after, None, random.choice((None, e.frame)), None, None, random.randrange(5)),
             ev.Requeue(r, after, "swapped", random.choice((None, 0, 1))),
             ev.Shed(r, b, after),
+            ev.Exchange(r, b, tuple(random.sample(range(4), len(b))), after),
             ev.Swap(r, "out", tuple((x, x, 0) for x in b), after),
             ev.Swap(r, "in", tuple((x, x, 0) for x in b), after),
             ev.Load(r, random.randrange(5), (b,), after),

@@ -17,7 +17,19 @@ from collections.abc import Callable
 from attrs import define
 
 from preempt_properties.scenario import Abort, Add, Scenario, Step
-from preempt_spec.policies.policy import AfterSelf, Need, Order, Phase, Policy, Release, Requeue, Slots, Victim
+from preempt_spec.policies.policy import (
+    AfterSelf,
+    Gate,
+    Lineup,
+    Need,
+    Order,
+    Phase,
+    Policy,
+    Release,
+    Requeue,
+    Slots,
+    Victim,
+)
 from preempt_spec.policies.profiles import PROFILES
 
 MOST = 400  # steps of a workload, at most: one that livelocks by its policy has shown that by then
@@ -37,18 +49,24 @@ def exact(scenario: Scenario) -> bool:
 
 
 class _Request:
-    __slots__ = ("arrival", "blocks", "computed", "end", "granted", "id", "key", "known", "preempted", "priority")
+    __slots__ = (
+        *("arrival", "blocks", "computed", "end", "granted", "id", "key", "known", "preempted", "priority", "prompt"),
+    )
 
     def __init__(self, add: Add, longest: int) -> None:
         self.id, self.priority, self.arrival = add.request, add.priority, add.arrival
         self.key = (add.priority, add.arrival, add.request)
-        self.known = len(add.prompt)
+        self.known = self.prompt = len(add.prompt)
         self.end = min(self.known + add.max_tokens, longest)
         self.computed = self.blocks = self.granted = 0
         self.preempted = False
 
     def __lt__(self, other: _Request) -> bool:
         return self.key < other.key
+
+    def going(self) -> tuple[int, int]:
+        """The greater, the sooner it goes, where the fewest outputs do."""
+        return self.prompt - self.known, self.prompt
 
 
 @define
@@ -58,12 +76,17 @@ class _Rules:
     last: bool  # the victim is the last in running
     worst: bool
     latest: bool
+    fewest: bool
     sorted_arrivals: bool
     sorted_victims: bool
+    at_the_back: bool
     one_free: bool
+    together: bool
     mixed: bool
     stops: bool  # the pass ends once a request preempted itself
     batch: bool
+    lines_up: bool
+    kept_back: int
 
 
 def _rules(policy: Policy) -> _Rules:
@@ -71,12 +94,17 @@ def _rules(policy: Policy) -> _Rules:
         policy.victim is Victim.LAST_RUNNING,
         policy.victim is Victim.WORST_PRIORITY,
         policy.victim is Victim.LATEST_UNPLANNED,
+        policy.victim is Victim.FEWEST_OUTPUTS,
         policy.order is Order.PRIORITY,
         policy.requeue is Requeue.PRIORITY,
+        policy.requeue is Requeue.BACK,
         policy.need is Need.ONE_FREE,
+        policy.need is Need.TOGETHER,
         policy.phase is Phase.MIXED,
         policy.after_self is AfterSelf.STOP,
         policy.slots is Slots.BATCH,
+        policy.lineup is Lineup.SORTED,
+        1 if policy.gate is Gate.CONSERVATIVE else 0,
     )
 
 
@@ -187,6 +215,9 @@ class Sketch:
     def _serve(self) -> None:
         stopped, rules, granted = False, self.rules, self.granted
         spent_running = 0
+        if rules.together:
+            while len(self.running) > 1 and sum(map(self._lack, self.running)) > self.free:
+                self._preempt(self._victim(self.running[0]))
         for r in [*self.running]:
             if r.granted or (r.preempted and r not in self.running):
                 continue
@@ -218,7 +249,10 @@ class Sketch:
     def _fits(self, r: _Request) -> bool:
         if self.rules.one_free:
             return self.free >= 1
-        return -(-(r.computed + self._want(r)) // self.page) - r.blocks <= self.free
+        return self._lack(r) <= self.free
+
+    def _lack(self, r: _Request) -> int:
+        return max(0, -(-(r.computed + self._want(r)) // self.page) - r.blocks)
 
     def _victim(self, requester: _Request) -> _Request:
         if self.rules.last:
@@ -229,6 +263,8 @@ class Sketch:
                 if (r.priority, r.arrival) > (worst.priority, worst.arrival):
                     worst = r
             return worst
+        if self.rules.fewest:
+            return max(enumerate(self.running), key=lambda row: (*row[1].going(), row[0]))[1]
         rest = [r for r in self.running if r is not requester and not r.granted]
         if not rest:
             return requester
@@ -246,6 +282,8 @@ class Sketch:
             self.spent -= r.granted
             r.granted, self.undone = 0, 1
         self.running.remove(r)
+        if self.rules.lines_up:
+            self.running.sort(key=_Request.going)
         self.free += r.blocks
         r.blocks = r.computed = 0
         r.preempted = True
@@ -253,7 +291,7 @@ class Sketch:
         if self.rules.sorted_victims:
             insort(self.waiting, r)
         else:
-            self.waiting.insert(0, r)
+            self.waiting.insert(len(self.waiting) if self.rules.at_the_back else 0, r)
 
     def _grant(self, r: _Request, tokens: int) -> None:
         pages = -(-(r.computed + tokens) // self.page)
@@ -277,7 +315,7 @@ class Sketch:
             if tokens < 1 or len(self.granted if self.rules.batch else self.running) >= self.slots:
                 return
             need = -(-max(r.known if self.whole else tokens, tokens) // self.page)
-            if need + (self.mark if self.running else 0) > self.free:
+            if need + (self.mark + self.rules.kept_back if self.running else 0) > self.free:
                 return
             del self.waiting[0]
             self.running.append(r)

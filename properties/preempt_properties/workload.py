@@ -18,7 +18,7 @@ from preempt_properties.overlap import OVERLAP, overlapped
 from preempt_properties.scenario import Add, Config, Scenario
 from preempt_properties.timeline import chance, script
 from preempt_spec.policies.functions import blocks_for
-from preempt_spec.policies.policy import Order, Phase
+from preempt_spec.policies.policy import Gate, Order, Phase
 from preempt_spec.policies.profiles import PROFILES
 
 #: What an engine may be able to do, as adapters name it; `reuse`: an id may be used again as soon as its request was
@@ -111,11 +111,13 @@ def _mixed(random: Random, policy: str, mood: str, can: frozenset[str]) -> Confi
 
 def _prefill_first(random: Random, policy: str, mood: str, can: frozenset[str]) -> Config:
     # nano-vllm sees growth at "length modulo page is 1", which never holds for pages of one token: not its contract.
-    page, blocks = _pool(random, mood, 2 if policy == "nano-vllm" else 1)
-    watermark = 1 if "watermark" in can and (blocks - 1) * page >= 4 and chance(random, 25) else 0
+    # SGLang's front end shortens what would leave no page for an estimate's error, and no page for the last token.
+    slack = 2 if PROFILES[policy].contract.gate is Gate.CONSERVATIVE else 0
+    page, blocks = _pool(random, mood, 2 if policy == "nano-vllm" else 1, slack)
+    watermark = 1 if "watermark" in can and (blocks - slack - 1) * page >= 4 and chance(random, 25) else 0
     # These engines do not check that a request fits: a sequence longer than the pool (less the watermark, which Vidur
     # applies to a lone request as well) would never be admitted again after a preemption.
-    longest = _longest(random, (blocks - watermark) * page)
+    longest = _longest(random, (blocks - watermark - slack) * page)
     running = _slots(random, mood)
     return Config(
         policy=policy,
@@ -156,12 +158,15 @@ def _turns(random: Random, policy: str, mood: str, can: frozenset[str]) -> Confi
     )
 
 
-def _pool(random: Random, mood: str, least: int) -> tuple[int, int]:
-    """Page size and blocks. At least four tokens: in less there is no room for two requests, or for one that grows."""
+def _pool(random: Random, mood: str, least: int, slack: int = 0) -> tuple[int, int]:
+    """Page size and blocks. At least four tokens: in less there is no room for two requests, or for one that grows.
+
+    `slack`: blocks on top of that.
+    """
     small = mood in ("crowd", "chunks")
     page = max(least, random.randint(1, 2 if small else 4))
     blocks = random.randint(4 if small else max(2, blocks_for(4, page)), 10)
-    return page, blocks
+    return page, blocks + slack
 
 
 def _longest(random: Random, room: int) -> int:

@@ -138,15 +138,17 @@ class Shed:
 
 
 @frozen
-class Merge:
+class Exchange:
     """Blocks of a request's table give way to others that hold, or in this frame get, the same pages of its prefix.
 
-    `given`: the blocks that leave; `blocks`: those that take their places, pairwise, whoever else holds them.
+    What was computed twice is kept once.
+    `blocks` are given back; `instead`, in the same order, stand in their places. The worker is told of it like of any
+    other change of a table.
     """
 
     request: str
-    given: tuple[int, ...]
     blocks: tuple[int, ...]
+    instead: tuple[int, ...]
     after: int = 0
     group: int = 0
 
@@ -200,7 +202,7 @@ Act = (
     | Unpin
     | Unfence
     | Shed
-    | Merge
+    | Exchange
     | Swap
     | Load
     | Evict

@@ -15,8 +15,8 @@ from preempt_spec.acts import (
     Act,
     Demote,
     Evict,
+    Exchange,
     Load,
-    Merge,
     Pin,
     Plan,
     Publish,
@@ -48,6 +48,7 @@ __all__ = [
     "EngineError",
     "Event",
     "Evict",
+    "Exchange",
     "Finish",
     "Footer",
     "Group",
@@ -56,7 +57,6 @@ __all__ = [
     "Hit",
     "Limits",
     "Load",
-    "Merge",
     "Observed",
     "Pin",
     "Plan",
@@ -335,7 +335,7 @@ class Deliver:
     is written only where it differs; what exceeds the request's length is cut off by both (stop tokens are not
     modelled: a harness samples none). Of a frame with drafts, `tokens[i]` are the accepted ones and the one sampled
     behind them. `proposed[i]`: drafts for the next grant of `requests[i]` (absent: none). `acts`: what else the engine
-    did meanwhile, in order: publish, withdraw, unpin, unfence.
+    did meanwhile, in order: publish, withdraw, unpin, unfence, exchange.
     """
 
     frame: int

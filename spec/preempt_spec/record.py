@@ -28,6 +28,7 @@ class Record:
         self.deltas: list[ev.Delta] = []
         self.hits: list[ev.Hit] = []
         self.owing: list[ev.Act] = []  # acts since the last step, to be told with the next
+        self.merged: set[str] = set()  # whose tables changed otherwise than by growth since the worker was told of them
         self.backups: dict[str, tuple[tuple[int, int, int], ...]] = {}  # swapped request: (group, page, host block)
         self.prepare()
 
@@ -60,12 +61,13 @@ class Record:
         s, told = self.state, []
         for r in s.plan.granted:
             for g in range(len(s.memory)):
-                if r in s.plan.admitted:
+                if r in s.plan.admitted or r in self.merged:
                     told.append(ev.Sent(r, g, s.request(r).tables[g], True))
                 else:
                     new = tuple(b for d in self.deltas if d.request == r and d.group == g for b in d.blocks)
                     if new:
                         told.append(ev.Sent(r, g, new))
+        self.merged.difference_update(s.plan.granted)
         return tuple(told)
 
     def tell_resumed(self) -> tuple[ev.Resumed, ...]:

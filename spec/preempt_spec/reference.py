@@ -19,35 +19,38 @@ from attrs import evolve
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.delivery import appended
+from preempt_spec.findable import Findable
 from preempt_spec.memory import Slot
 from preempt_spec.policies.functions import (
     admits_first,
+    beneficiaries,
     blocks_at_once,
     confirmed,
     entries,
     fenced,
     held_back,
     hit_limit,
+    kept_back,
     next_admitted,
     oversize,
-    pressure,
     requeue_at,
     room_for_outputs,
     skip_guard,
     slot_free,
+    squeeze,
     victim,
     visits,
     want,
 )
-from preempt_spec.policies.policy import AfterPreemption, Memory, Oversize, Phase, Release
-from preempt_spec.record import OBSERVES, Record
+from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Phase, Release
+from preempt_spec.record import OBSERVES
 from preempt_spec.state import Request, needed_pages
 from preempt_spec.view import HOLE, Fate, Place
 
 __all__ = ["OBSERVES", "Reference"]
 
 
-class Reference(Record):
+class Reference(Findable):
     """A scheduler for any policy. Feed it arrivals, ask it for steps, deliver what its frames sampled."""
 
     # -- what the world asks -----------------------------------------------------------------------------------------
@@ -113,7 +116,7 @@ class Reference(Record):
         stale = tuple(fates) if any(f != "delivered" for f in fates) else None
         told = ev.Deliver(e.frame, e.requests, e.tokens, e.accepted, stale, emitted, e.proposed)
         self._do(ev.Deliver(e.frame, e.requests, emitted, e.accepted, stale, proposed=e.proposed))
-        out: list[ev.Event] = [evolve(told, acts=self.unfence(e.frame))]
+        out: list[ev.Event] = [evolve(told, acts=(*self.unfence(e.frame), *self.commit(e.requests)))]
         for r in e.requests:
             if r in self.state.requests and self.is_finished(r):
                 out.append(self.finish(r))
@@ -136,6 +139,9 @@ class Reference(Record):
 
     def serve_running(self) -> None:
         """Give each running request its tokens, in order, preempting when one cannot grow."""
+        if self.policy.need is Need.TOGETHER:  # before anybody is granted tokens
+            for r in self.state.running:
+                self.make_room(r)
         for r in self.visits():
             if self.state.request(r).place is not Place.RUNNING or r in self.state.plan.granted:
                 continue  # preempted for somebody before it
@@ -181,7 +187,8 @@ class Reference(Record):
         if planned:
             self.take_back(victim)
         after = len(self.state.plan.granted)
-        self._act(ev.Demote(victim, after, "growth", (requester,), "blocks", *self.pressure(requester)))
+        who = beneficiaries(self.state, requester)
+        self._act(ev.Demote(victim, after, "growth", who, "blocks", *self.pressure(requester)))
         if self.policy.release is Release.AT_ONCE:
             self.release(victim)
         self.requeue(victim)
@@ -307,7 +314,7 @@ class Reference(Record):
             return False
         first = max(hit, s.request(request).computed) + tokens
         end = len(s.request(request).tokens) if s.limits.whole_fit else first
-        mark = s.limits.watermark if s.running else 0
+        mark = (s.limits.watermark if s.running else 0) + kept_back(s)
         had = s.request(request).tables
         for g, group in enumerate(s.groups):
             spare = self.spare(g, request)
@@ -343,7 +350,7 @@ class Reference(Record):
 
     def pressure(self, request: str) -> tuple[int, int]:
         """Blocks the request needs, and free blocks, where it is tightest."""
-        return pressure(self.state, (request,))
+        return squeeze(self.state, request)
 
     def pick_blocks(self, group: int, count: int, keep: tuple[int, ...]) -> tuple[int, ...]:
         """Free blocks: those that hold no findable page first, so that a victim's prefix lives on for its resume."""
@@ -356,19 +363,6 @@ class Reference(Record):
         old = tuple(b for b in blocks if self.state.memory[group].block(b).published is not None)
         if old:
             self._act(ev.Withdraw(old, len(self.state.plan.granted), group))
-
-    def publish_full_pages(self) -> None:
-        """Pages that this step fills become findable as far as their tokens are known; the others later."""
-        if not self.state.limits.caching:
-            return
-        after = len(self.state.plan.granted)
-        for r, (start, tokens) in self.state.plan.granted.items():
-            q = self.state.request(r)
-            for g, m in enumerate(self.state.memory):
-                table = q.tables[g][: min(start + tokens, len(q.tokens)) // m.page]
-                full = tuple(b for b in table if m.block(b).published is None)
-                if full:
-                    self._act(ev.Publish(r, full, after, g))
 
     # -- decisions, the end ------------------------------------------------------------------------------------------
 

@@ -164,12 +164,12 @@ def admissible(s: View, m: mi.Micro) -> None:
             _live(s, "request", m.request)
             if isinstance(m, ev.Release | ev.Finish | ev.Abort) and m.until is not None and m.until > s.last_frame:
                 raise Malformed("until", f"frame {m.until} was not dispatched yet")
-            if isinstance(m, ev.Publish | ev.Shed | ev.Merge):
+            if isinstance(m, ev.Publish | ev.Shed):
                 _ids(s, "acts.blocks", m.group, m.blocks)
-            if isinstance(m, ev.Merge):
-                _ids(s, "acts.given", m.group, m.given)
-                if len(m.given) != len(m.blocks) or len({*m.given}) < len(m.given):
-                    raise Malformed("acts.given", "is not one block, another each, for every one of blocks")
+            elif isinstance(m, ev.Exchange):
+                _ids(s, "acts.blocks", m.group, (*m.blocks, *m.instead))
+                if len(m.blocks) != len(m.instead) or len({*m.blocks}) < len(m.blocks):
+                    raise Malformed("acts.instead", f"{len(m.instead)} blocks for {len({*m.blocks})}")
             elif isinstance(m, ev.Swap):
                 _ends(s, "acts.blocks", m.direction, m.blocks)
             elif isinstance(m, ev.Requeue):

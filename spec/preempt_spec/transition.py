@@ -12,7 +12,7 @@ from preempt_spec import micro as mi
 from preempt_spec.delivery import deliver, disown, promise
 from preempt_spec.edit import change, forget, insert, loosened, own, resolved, without
 from preempt_spec.memory import Block, Memory
-from preempt_spec.policies.functions import enqueue_at, stale_fate, waits
+from preempt_spec.policies.functions import enqueue_at, lined_up, stale_fate, waits
 from preempt_spec.state import Plan, Request, State
 from preempt_spec.transfer import arrive_before, copy_done, copy_start, evict, load, swap
 from preempt_spec.view import HOLE, Cycle, Fate, Place, with_holes
@@ -64,8 +64,8 @@ def apply_micro(s: State, m: mi.Micro) -> State:
             table = tuple(HOLE if b in m.blocks else b for b in s.requests[m.request].tables[m.group])
             sent = tuple(HOLE if b in m.blocks else b for b in s.requests[m.request].sent[m.group])
             return change(s, m.request, tables=_at(s, m, "tables", table), sent=_at(s, m, "sent", sent))
-        case ev.Merge():
-            instead = dict(zip(m.given, m.blocks, strict=True))
+        case ev.Exchange():
+            instead = dict(zip(m.blocks, m.instead, strict=True))
             table = tuple(instead.get(b, b) for b in s.requests[m.request].tables[m.group])
             return change(s, m.request, tables=_at(s, m, "tables", table))
         case ev.Swap():
@@ -88,7 +88,7 @@ def apply_micro(s: State, m: mi.Micro) -> State:
             return s
 
 
-def _at(s: State, m: ev.Shed | ev.Merge, field: str, table: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _at(s: State, m: ev.Shed | ev.Exchange, field: str, table: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     tables: tuple[tuple[int, ...], ...] = getattr(s.requests[m.request], field)
     return (*tables[: m.group], table, *tables[m.group + 1 :])
 
@@ -156,7 +156,8 @@ def _demote(s: State, m: ev.Demote) -> State:
         fenced=False,
         self_preempted=s.plan.self_preempted or m.request in m.beneficiaries,
     )
-    return evolve(s, plan=plan, running=without(s.running, m.request), preemptions=s.preemptions + 1)
+    running = lined_up(s, without(s.running, m.request))
+    return evolve(s, plan=plan, running=running, preemptions=s.preemptions + 1)
 
 
 def _requeue(s: State, m: ev.Requeue) -> State:

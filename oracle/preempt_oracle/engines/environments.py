@@ -148,6 +148,24 @@ ENGINES: Mapping[str, EngineSpec] = {
             # A victim sits in both queues; repaired, the rest of its scheduler can be seen.
             variants=({}, {"repair": True}),
         ),
+        EngineSpec(
+            name="sglang",
+            distribution="sglang",
+            kind="torch",
+            versions=("0.5.23",),
+            child="sglang_child.py",
+            policies=("sglang-retract",),
+            probe={**_SMALL, "max_length": 24, "policy": "sglang-retract", "chunked": False},
+            size="1.4 GB, on a base of 1 GB",
+            files=("sglang/srt/managers/scheduler.py", "sglang/srt/mem_cache/unified_radix_cache.py"),
+            extra=(
+                *("transformers==5.19.0", "triton==3.9.0", "compressed-tensors==0.18.0", "dill==0.4.1"),
+                *("einops==0.8.2", "gguf==0.19.0", "ipython==9.18.1", "loguru==0.7.3", "orjson==3.13.0"),
+                *("sentencepiece==0.2.3", "setproctitle==1.3.8", "traitlets==5.16.1", "uvicorn==0.54.0"),
+            ),
+            probe_seconds=300,
+            quick=False,  # importing SGLang takes up to half a minute
+        ),
     )
 }
 

@@ -16,7 +16,7 @@ Observed:
 * waiting: sorted by the time of arrival, as a prefill does.
 
 * hits, publish: what `match` appended to a table, and the nodes that `allocate` hung into the trie of prefixes and
-  `evict` took out; `allocate` may exchange blocks of a table for those of the trie (merge). A block that only the trie
+  `evict` took out; `allocate` may exchange blocks of a table for those of the trie. A block that only the trie
   refers to counts as free, and its reference as none.
 
 Not taken: chunked prefill (its chunks have turns of their own), several frames at once.

@@ -136,11 +136,11 @@ class Watch:
             changed = [(old, new) for old, new in zip(table, self.table(seq), strict=True) if old != new]
             after = self._after(seq) + 1  # the grant for which it was allocated is made
             if changed:
-                given, blocks = ([pair[i] for pair in changed] for i in (0, 1))
-                merged = {"act": "merge", "after": after, "request": self.name(seq), "given": given, "blocks": blocks}
-                self.acts.append(merged)
-            if new := sorted(map(self.physical, self.cached() - cached)):
-                self.acts.append({"act": "publish", "after": after, "request": self.name(seq), "blocks": new})
+                old, new = ([pair[i] for pair in changed] for i in (0, 1))
+                act = {"act": "exchange", "after": after, "request": self.name(seq), "blocks": old, "instead": new}
+                self.acts.append(act)
+            if fresh := sorted(map(self.physical, self.cached() - cached)):
+                self.acts.append({"act": "publish", "after": after, "request": self.name(seq), "blocks": fresh})
             return answer
 
         def evicting(*args: Any, **kwargs: Any) -> Any:

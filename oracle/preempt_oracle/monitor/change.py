@@ -18,7 +18,7 @@ from preempt_oracle.monitor.transfer import copy_done, copy_start, evict, swap
 from preempt_oracle.trace import wire
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.functions import enqueue_at, shared_pages, waits
+from preempt_spec.policies.functions import enqueue_at, lined_up, shared_pages, waits
 from preempt_spec.view import HOLE, Cycle, Place, with_holes
 
 
@@ -70,8 +70,8 @@ def change(s: Shadow, m: mi.Micro) -> None:
             _label(s, m)
         case ev.Shed():
             _shed(s, m)
-        case ev.Merge():
-            _merge(s, m)
+        case ev.Exchange():
+            _exchange(s, m)
         case ev.Load():
             _load(s, m)
         case ev.Swap():
@@ -212,6 +212,7 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
     """A running request is a victim from now on."""
     r, plan = s.requests[m.request], s.plan
     s.leave(r)
+    s.line_up(lined_up(s, s.running))
     stale(s, r, m.cause)
     r.place = Place.LIMBO
     s.preemptions += 1
@@ -283,23 +284,20 @@ def _shed(s: Shadow, m: ev.Shed) -> None:
     _rejoined(r)
 
 
-def _merge(s: Shadow, m: ev.Merge) -> None:
-    r, memory = s.requests[m.request], s.memory[m.group]
-    s.melt(r)
+def _exchange(s: Shadow, m: ev.Exchange) -> None:
+    r, memory, instead = s.requests[m.request], s.memory[m.group], dict(zip(m.blocks, m.instead, strict=True))
+    s.doubt(r)  # what it attends is looked at
     r.split()
-    instead = dict(zip(m.given, m.blocks, strict=True))
-    table = r.tables[m.group]
-    for i, b in enumerate(table):
-        if b in instead:
-            new = instead[b]
-            owner = memory.owner[new]
-            if owner is not None and owner.steady:
-                _look_at(s, owner, m.group, new)
-            memory.take(new)
-            memory.give_all([b], r)
-            table[i] = new
-    # From now on it is looked at slot by slot: it writes where others read.
-    r.astray, r.plain, r.suspect = True, False, True
+    # It may write where others read: from now on it is looked at slot by slot.
+    r.astray, r.plain = True, False
+    table = [b for b in r.tables[m.group] if b != HOLE]
+    for b in [instead[b] for b in table if b in instead]:
+        owner = memory.owner[b]
+        if owner is not None and owner.steady:
+            _look_at(s, owner, m.group, b)
+        memory.take(b)
+    memory.give_all([b for b in table if b in instead], r)
+    r.tables[m.group] = [instead.get(b, b) for b in r.tables[m.group]]
     _rejoined(r)
 
 

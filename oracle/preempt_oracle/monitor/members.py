@@ -11,7 +11,7 @@ until the output is back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from preempt_oracle.monitor.columns import Columns
 from preempt_oracle.monitor.flight import Flight
@@ -137,6 +137,13 @@ class Members:
             if not self.stale:
                 columns.drop(columns.ids.index(r.id))
             self._thaw(r)
+
+    def line_up(self, running: Sequence[str]) -> None:
+        """Those who run stand in this order from now on."""
+        if [*running] != self.running:
+            self.running = [*running]
+            self.rows = [self.requests[r] for r in running]
+            self.stale = True
 
     def settle_in(self, requests: Iterable[Req]) -> None:
         """Who decodes steadily (again) goes into the cohort."""

@@ -31,7 +31,7 @@ from preempt_spec.system import admissible, judge
 from preempt_spec.view import Due, Place
 
 #: What moves between tiers, or out of a table, is for the clauses alone.
-_APART = (wire.Shed, wire.Merge, wire.Swap, wire.Load, wire.Evict)
+_APART = (wire.Shed, wire.Exchange, wire.Swap, wire.Load, wire.Evict)
 
 
 class Mixed:

@@ -107,12 +107,12 @@ class Shed(TaggedAct, frozen=True):
     group: Count = 0
 
 
-class Merge(TaggedAct, frozen=True):
-    """Blocks of a request's table give way to others that hold the same pages; `given` and `blocks` are pairs."""
+class Exchange(TaggedAct, frozen=True):
+    """Blocks of a request's table give way to others of the same content."""
 
     request: RequestId
-    given: Blocks
     blocks: Blocks
+    instead: Blocks
     after: Count = 0
     group: Count = 0
 
@@ -153,7 +153,7 @@ Act: TypeAlias = (
     | Unpin
     | Unfence
     | Shed
-    | Merge
+    | Exchange
     | Swap
     | Load
     | Evict

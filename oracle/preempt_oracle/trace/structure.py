@@ -14,9 +14,9 @@ from . import wire
 from .errors import Fault
 from .wire import NOTHING_OBSERVED, Deliver, Step
 
-_LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence, wire.Shed, wire.Merge)
+_LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence, wire.Shed)
 #: What belongs to a plan: no engine does it while a frame is delivered.
-_PLANNED = (wire.Demote, wire.Plan, wire.Unplan, wire.Skip, wire.Shed, wire.Merge, wire.Swap, wire.Load)
+_PLANNED = (wire.Demote, wire.Plan, wire.Unplan, wire.Skip, wire.Shed, wire.Swap, wire.Load)
 #: What may happen to blocks while a request is cancelled, and nothing else.
 _ABORTING = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence)
 
@@ -143,6 +143,11 @@ class Structure:
                 self._group(f"acts[{i}]", act.group)
                 for block in act.blocks:
                     self._in_tier(f"acts[{i}]", block, "host", act.group)
+            elif type(act) is wire.Exchange:
+                self._blocks(f"acts[{i}].blocks", act.group, act.blocks)
+                self._blocks(f"acts[{i}].instead", act.group, act.instead)
+                if len(act.blocks) != len(act.instead):
+                    raise Fault(f"acts[{i}].instead", f"{len(act.instead)} blocks for {len(act.blocks)}")
             elif isinstance(act, _LABELS) and (
                 act.group >= self._groups or (act.blocks and max(act.blocks) >= self._device[act.group])
             ):

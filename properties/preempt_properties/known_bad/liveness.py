@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import MIXED, KnownBad
+from preempt_properties.known_bad.base import MIXED, ONE_BY_ONE, KnownBad
 from preempt_properties.scenario import Add, Scenario
 from preempt_spec import events as ev
 from preempt_spec.policies.policy import Oversize, Policy
@@ -132,6 +132,7 @@ class DiesOfASelfPreemption(KnownBad):
     rule = "live/survives"
     also = frozenset({"victim/choice"})  # if somebody stands behind the requester after all
     bug = "sglang #19881"
+    policies = ONE_BY_ONE
 
     def choose_victim(self, request: str) -> str | None:
         """Somebody behind the requester, of whom there may be none."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import BUT_LAZY, CACHING, MIXED, KnownBad
+from preempt_properties.known_bad.base import BUT_LAZY, CACHING, MIXED, RETRACTING, KnownBad
 from preempt_spec import events as ev
 from preempt_spec.edit import change
 from preempt_spec.policies.policy import Policy, Publish
@@ -97,7 +97,8 @@ class FindsEvictedPages(KnownBad):
     """Leaves the hash of a page findable when its block is handed out and written anew."""
 
     rule = "resume/hit"
-    also = frozenset({"resume/provenance"})  # if the prefix is resident, only in another block
+    #: If the prefix is resident, only in another block; if the page became findable since the step before.
+    also = frozenset({"resume/provenance", "resume/publish"})
     bug = "kvcached #362"
 
     def withdraw(self, group: int, blocks: tuple[int, ...]) -> None:
@@ -279,20 +280,6 @@ class Committing(KnownBad):
         """At commit."""
         return evolve(policy, publish=Publish.COMMIT)
 
-    def written(self, request: str) -> int:
-        """Tokens of a request that no flying frame, and not this one, still writes."""
-        flying = sum(due[request].tokens for due in self.state.frames.values() if request in due)
-        return self.state.request(request).computed - flying
-
-    def publish_full_pages(self) -> None:
-        """Of everybody who runs."""
-        for r in self.state.running if self.state.limits.caching else ():
-            for g, m in enumerate(self.state.memory):
-                table = self.state.request(r).tables[g][: max(self.written(r), 0) // m.page]
-                full = tuple(b for b in table if m.block(b).published is None)
-                if full:
-                    self._act(ev.Publish(r, full, len(self.state.plan.granted), g))
-
 
 class PublishesWhatStillFlies(Committing):
     """Counts what was planned for written: a page is found before the pass that fills it is back."""
@@ -300,10 +287,31 @@ class PublishesWhatStillFlies(Committing):
     rule = "resume/publish"
     bug = "nano-vllm #211"
 
-    def written(self, request: str) -> int:
-        """This step's grant, too."""
-        start, tokens = self.state.plan.granted.get(request, (0, 0))
-        return min(start + tokens, len(self.state.request(request).tokens))
+    def publish_full_pages(self) -> None:
+        """What this step fills, too."""
+        granted = self.state.plan.granted
+        for r, (start, tokens) in granted.items() if self.state.limits.caching else ():
+            self.publish(r, start + tokens, len(granted))
+
+
+class TakesOverAnotherPage(KnownBad):
+    """Lets a page that somebody else published take the place of a request's own, whatever it holds."""
+
+    rule = "resume/provenance"
+    policies = RETRACTING
+
+    def merge(self, request: str, upto: int) -> None:
+        """The first page; of the same length, at least."""
+        r, m = self.state.request(request), self.state.memory[0]
+        if upto < m.page or m.block(r.tables[0][0]).published is not None:
+            return
+        right = r.prefix(m.page)
+        for other, block in sorted(m.blocks.items()):
+            page = block.published
+            if page is not None and page != right and len(page[1]) == m.page and other not in r.tables[0]:
+                self.merged.add(request)
+                self._act(ev.Exchange(request, r.tables[0][:1], (other,)))
+                return
 
 
 class CountsItsTokensBeforeTheHit(KnownBad):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import BUT_LAZY, MIXED, KnownBad
+from preempt_properties.known_bad.base import BUT_LAZY, MIXED, ONE_BY_ONE, RETRACTING, KnownBad
 from preempt_spec import events as ev
 
 
@@ -13,6 +13,7 @@ class RequeuesAtTheBack(KnownBad):
 
     rule = "queue/front"
     bug = "vllm #41951"
+    policies = ONE_BY_ONE
 
     def requeue(self, victim: str) -> None:
         """The last index."""
@@ -21,11 +22,25 @@ class RequeuesAtTheBack(KnownBad):
         self._act(ev.Requeue(victim, len(s.plan.granted), "waiting", len(s.waiting), known))
 
 
+class RequeuesInFront(KnownBad):
+    """Puts a victim before everybody who waits, though its policy sends it to the back."""
+
+    rule = "queue/front"
+    policies = RETRACTING
+
+    def requeue(self, victim: str) -> None:
+        """The first index."""
+        s = self.state
+        known = len(s.request(victim).tokens)
+        self._act(ev.Requeue(victim, len(s.plan.granted), "waiting", 0, known))
+
+
 class SinksItsVictims(KnownBad):
     """Says that it put the victim in front, and has it one place further back by the end of the step."""
 
     rule = "queue/front"
     bug = "FastDeploy #5506"
+    policies = ONE_BY_ONE
 
     def observe(self) -> ev.Observed:
         """The victim and the one behind it are exchanged."""
@@ -70,6 +85,27 @@ class ReversesRunning(KnownBad):
         """Running is upside down."""
         o = super().observe()
         return evolve(o, running=(o.running or ())[::-1])
+
+
+class StaysAsAdmitted(KnownBad):
+    """Does not sort who stays behind a preemption, as its policy has it."""
+
+    rule = "queue/order"
+    policies = RETRACTING
+
+    def prepare(self) -> None:
+        """Everybody who was admitted, in that order."""
+        self.order: list[str] = []
+
+    def grant(self, request: str, tokens: int, hit: int = 0, blocks: tuple[tuple[int, ...], ...] = ()) -> None:
+        """Who is admitted is noted as the last."""
+        if request not in self.state.running:
+            self.order = [*(r for r in self.order if r != request), request]
+        super().grant(request, tokens, hit, blocks)
+
+    def observe(self) -> ev.Observed:
+        """Running is as it would be."""
+        return evolve(super().observe(), running=tuple(r for r in self.order if r in self.state.running))
 
 
 class AdmitsAfterAPreemption(KnownBad):
@@ -131,7 +167,7 @@ class IgnoresTheWatermark(KnownBad):
     """Admits into the blocks that are to stay free."""
 
     rule = "queue/admission"
-    policies = BUT_LAZY
+    policies = tuple(p for p in ONE_BY_ONE if p in BUT_LAZY)  # others keep some free whatever their watermark
 
     def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
         """As with a watermark of 0."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import BUT_LAZY, MIXED, KnownBad
+from preempt_properties.known_bad.base import BUT_LAZY, MIXED, ONE_BY_ONE, RETRACTING, KnownBad
 from preempt_spec import events as ev
+from preempt_spec.policies.functions import going_key
 from preempt_spec.view import Place
 
 
@@ -107,6 +108,7 @@ class SparesOthersForALoneRequest(KnownBad):
 
     rule = "victim/duty"
     bug = "sglang #19881"
+    policies = ONE_BY_ONE
 
     def choose_victim(self, request: str) -> str | None:
         """Anybody but the requester."""
@@ -146,6 +148,33 @@ class BreaksTiesBackwards(KnownBad):
         s = self.state
         order = [(s.request(r).priority, s.request(r).arrival, i, r) for i, r in enumerate(s.running)]
         return max(order)[-1] if order else None
+
+
+class TakesTheFirstOfEquals(KnownBad):
+    """Of those with equally few outputs and equally long prompts takes the first, not the last."""
+
+    rule = "victim/choice"
+    policies = RETRACTING
+
+    def choose_victim(self, request: str) -> str | None:
+        """The tie the other way."""
+        s = self.state
+        order = [(*going_key(s.request(r)), -i, r) for i, r in enumerate(s.running)]
+        return max(order)[-1] if len(order) > 1 else None
+
+
+class SparesLongPrompts(KnownBad):
+    """Of those with equally few outputs takes the shortest prompt: the least to compute again."""
+
+    rule = "victim/choice"
+    policies = RETRACTING
+
+    def choose_victim(self, request: str) -> str | None:
+        """Few outputs, then few tokens in all."""
+        s = self.state
+        requests = [(i, s.request(r)) for i, r in enumerate(s.running)]
+        order = [(r.prompt - len(r.tokens), -r.prompt, i, r.id) for i, r in requests]
+        return max(order)[-1] if len(order) > 1 else None
 
 
 class IgnoresPriority(KnownBad):

@@ -10,6 +10,8 @@ from preempt_spec.policies.policy import (
     AfterSelf,
     Fence,
     FullHit,
+    Gate,
+    Lineup,
     Memory,
     Need,
     Order,
@@ -103,9 +105,26 @@ def pressure(s: View, requests: Sequence[str]) -> tuple[int, int]:
     return needs[group], supply(s, group)
 
 
+def beneficiaries(s: View, request: str) -> tuple[str, ...]:
+    """For whom somebody is preempted where a running request cannot grow; as long as it is for the same, the same."""
+    if s.policy.need is not Need.TOGETHER:
+        return (request,)
+    return s.plan.served if request in s.plan.served else unserved(s)
+
+
+def unserved(s: View) -> tuple[str, ...]:
+    """Running requests without a grant in this step, in running order."""
+    return tuple(r for r in s.running if r not in s.plan.granted and r not in s.plan.pending)
+
+
+def squeeze(s: View, request: str) -> tuple[int, int]:
+    """The pressure under which a running request is granted tokens: its own, or that of all who are still to be."""
+    return pressure(s, unserved(s) if s.policy.need is Need.TOGETHER else (request,))
+
+
 def fits(s: View, request: str) -> bool:
     """Whether a running request may be granted tokens without a victim."""
-    need, supply = pressure(s, (request,))
+    need, supply = squeeze(s, request)
     return need <= supply
 
 
@@ -141,6 +160,8 @@ def eligible(s: View, requester: str) -> tuple[str, ...]:
         # Whoever cannot grow goes; whose turn came earlier was served, or is gone.
         stuck = tuple(r for r in s.running if r not in s.plan.granted and not fits(s, r))
         return stuck or ((requester,) if s.request(requester).place is Place.RUNNING else ())
+    if s.policy.victim is Victim.FEWEST_OUTPUTS:
+        return tuple(s.running) if len(s.running) > 1 else ()
     plan = s.plan
     rest = tuple(r for r in s.running if r != requester and r not in plan.granted and r not in plan.pending)
     return rest or ((requester,) if s.request(requester).place is Place.RUNNING else ())
@@ -156,7 +177,21 @@ def victim(s: View, requester: str) -> str | None:
             order = [(s.request(r).priority, s.request(r).arrival, -i, r) for i, r in enumerate(who)]
         case Victim.LATEST_UNPLANNED:
             order = [(s.request(r).arrival, i, 0, r) for i, r in enumerate(who)]
+        case Victim.FEWEST_OUTPUTS:
+            order = [(*going_key(s.request(r)), i, r) for i, r in enumerate(who)]
     return max(order)[-1] if order else None
+
+
+def going_key(r: RequestView) -> tuple[int, int]:
+    """The greater, the sooner a request goes. Source: SGLang 0.5.23, ScheduleBatch._get_decode_retraction_order."""
+    return (r.prompt - len(r.tokens), r.prompt)
+
+
+def lined_up(s: View, running: Sequence[str]) -> tuple[str, ...]:
+    """The running queue once somebody was preempted out of it."""
+    if s.policy.lineup is Lineup.ADMISSION:
+        return tuple(running)
+    return tuple(sorted(running, key=lambda r: going_key(s.request(r))))
 
 
 def waiting_key(r: RequestView) -> tuple[int, int, str]:
@@ -178,10 +213,16 @@ def requeue_at(s: View, request: str, queue: str = "waiting") -> int:
     """Index at which a victim joins a queue. Who is swapped comes back in the order of going."""
     if queue == "swapped":
         return len(s.swapped)
-    if s.policy.requeue is Requeue.ARRIVED:
-        came = {r: i for i, r in enumerate(s.live())}
-        return sum(came[w] < came[request] for w in s.waiting)
-    return _sorted_index(s, request) if s.policy.requeue is Requeue.PRIORITY else 0
+    match s.policy.requeue:
+        case Requeue.FRONT:
+            return 0
+        case Requeue.BACK:
+            return len(s.waiting)
+        case Requeue.ARRIVED:
+            came = {r: i for i, r in enumerate(s.live())}
+            return sum(came[w] < came[request] for w in s.waiting)
+        case Requeue.PRIORITY:
+            return _sorted_index(s, request)
 
 
 def stale_fate(s: View, request: str, cause: str) -> Fate:
@@ -226,6 +267,11 @@ def slot_free(s: View) -> bool:
     """Whether one more request may be admitted, as far as slots go."""
     taken = s.running if s.policy.slots is Slots.RUNNING else s.plan.granted
     return len(taken) < s.limits.max_running
+
+
+def kept_back(s: View) -> int:
+    """Blocks of each group that the reference keeps free at an admission, where a policy leaves open how many."""
+    return 1 if s.policy.gate is Gate.CONSERVATIVE and s.running else 0
 
 
 def skip_guard(s: View, request: str) -> str | None:

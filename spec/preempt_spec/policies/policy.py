@@ -19,6 +19,7 @@ class Victim(Enum):
     LAST_UNPLANNED = "the last running request not yet considered in this step; the requester if there is none"
     LATEST_UNPLANNED = "the latest arrival not yet considered in this step; the requester if there is none"
     ITSELF_NEWEST_FIRST = "the requester itself; who runs is looked at from the last position to the first"
+    FEWEST_OUTPUTS = "the fewest outputs; of equals the longest prompt, then the last position; never the only one"
 
 
 class Order(Enum):
@@ -32,8 +33,16 @@ class Requeue(Enum):
     """Where a victim re-enters the waiting queue."""
 
     FRONT = "front"
+    BACK = "back"
     PRIORITY = "its sorted place"
     ARRIVED = "before those who came after it"
+
+
+class Lineup(Enum):
+    """In which order the running queue stands."""
+
+    ADMISSION = "as admitted"
+    SORTED = "as admitted; whenever somebody is preempted, those who stay are sorted: who would be last to go is first"
 
 
 class Memory(Enum):
@@ -78,12 +87,27 @@ class Publish(Enum):
     COMMIT = "once the pass that filled it came back"
 
 
+class Twins(Enum):
+    """What becomes of a page that two requests have computed, both of them unaware of the other."""
+
+    KEPT = "both stay"
+    MERGED = "when the second would become findable, the first takes its place"
+
+
 class Need(Enum):
     """How many free blocks a running request must see before it is granted tokens."""
 
     GROWTH = "the blocks its next grant lacks"
     ONE_FREE = "one, whether or not its table grows"
+    TOGETHER = "what the next grants of all running requests lack: all of them are granted tokens, or one has to go"
     AHEAD = "none while its table has room for one token behind those known; else those that `lookahead` more lack"
+
+
+class Gate(Enum):
+    """Whether who would fit may be left waiting."""
+
+    OPEN = "no gate but those of the configuration"
+    CONSERVATIVE = "room is kept, by an estimate, for what running requests may still emit; live/progress bounds it"
 
 
 class Phase(Enum):
@@ -158,5 +182,8 @@ class Policy:
     stale: Stale = Stale.DELIVER
     publish: Publish = Publish.SCHEDULE
     fence: Fence = Fence.NONE
+    lineup: Lineup = Lineup.ADMISSION
+    gate: Gate = Gate.OPEN
+    twins: Twins = Twins.KEPT
     hidden: bool = False  # whether anything but queues, tables and cache decides: timers, random choices
     tax: int | None = None  # most tokens computed again per token delivered; None: reported only

@@ -112,7 +112,7 @@ def test_bad_input(run, here, words, said):
 def test_an_engine_is_needed_and_must_be_one_that_is_predicted(run, here, module):
     assert run("lockstep").exit_code == 2
     assert "is not installed" in run("lockstep", "vllm==0.33.0").output
-    assert "unknown engine" in run("lockstep", "sglang").output
+    assert "unknown engine" in run("lockstep", "gpt").output
     other = run("lockstep", "--adapter", f"{module}:ReferenceEngine", "--mode", "sync,runner=1", "--workloads", 1)
     assert other.exit_code == 2
     assert "reference" in other.output

@@ -71,7 +71,7 @@ def test_with_its_prefix_cache_nothing_but_the_finding_is_broken(session):
     tally, runs = driven(session, range(120))
     known = rules(f"{ENGINE}=={environments.ENGINES[ENGINE].versions[-1]}", POLICY)
     assert {v.rule for run in runs for v in run.violations} <= known
-    assert any(isinstance(a, wire.Merge) for run in runs for e in run.events for a in getattr(e, "acts", ()))
+    assert any(isinstance(a, wire.Exchange) for run in runs for e in run.events for a in getattr(e, "acts", ()))
     assert tally.exercised["resume/publish"] > 100
 
 

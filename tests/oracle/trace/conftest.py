@@ -35,7 +35,7 @@ ACTS: tuple[e.Act, ...] = (
     e.Swap("d", "out", ((1, 19, 0), (2, 18, 0)), 2),
     e.Load("e", 16, ((8,), ()), 2, hit=0),
     e.Evict((19,), 2),
-    e.Merge("a", (3,), (2,), 2, 1),
+    e.Exchange("a", (3,), (2,), 2, 1),
 )
 EVENTS: tuple[e.Event, ...] = (
     e.Arrive("a", (1, 2, -3), 8, 1, -5, "s:alt"),

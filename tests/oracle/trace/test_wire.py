@@ -54,7 +54,7 @@ def test_tags_are_the_names_of_the_contract():
     )
     acts = {struct.__struct_config__.tag for struct in typing.get_args(wire.Act)}
     assert " ".join(sorted(acts)) == (
-        "demote evict load merge pin plan publish release requeue shed skip swap unfence unpin unplan withdraw"
+        "demote evict exchange load pin plan publish release requeue shed skip swap unfence unpin unplan withdraw"
     )
 
 

@@ -72,6 +72,9 @@ PLAIN = {
     "returns": "a victim is queued in the step that preempts it",
     "stale": "one frame at a time: nothing flies when the scheduler decides",
     "fence": "one frame at a time",
+    "lineup": "nobody but who leaves moves",
+    "twins": "both tables keep their own",
+    "gate": "the configuration's gates are all there are",
     "hidden": "no timers and no chance in the scheduler",
     "tax": "no bound is stated: reported only",
 }

@@ -61,6 +61,9 @@ VLLM_FCFS = Profile(
         "publish": "v1/core/kv_cache_manager.py, allocate_slots(): cache_blocks() when the tokens are scheduled",
         "fence": "0.33.0, schedule(): `if not self._request_blocks_can_be_freed(…): break`, which holds back "
         "only with a consuming KV connector and overlapping batches",
+        "lineup": f"{_VLLM}: self.running is appended to, and otherwise only removed from",
+        "twins": "v1/core/block_pool.py: cached blocks of one hash stand side by side",
+        "gate": f"{_VLLM}, schedule(): waiting requests are refused by the configuration's gates alone",
         "hidden": "no timers and no chance in the modes judged here (no prefill cadence, no connector)",
         "tax": "no bound is stated: reported only",
     },

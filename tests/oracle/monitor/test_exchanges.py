@@ -29,7 +29,7 @@ def merged(random, state, step):
         return step
     r = random.choice(sorted(tables))
     given, taken = random.choice(tables[r]), random.randrange(state.extent(0))
-    act = ev.Merge(r, (given,), (taken,), random.choice((0, len(step.requests))))
+    act = ev.Exchange(r, (given,), (taken,), random.choice((0, len(step.requests))))
     acts = (act, *step.acts) if act.after == 0 else (*step.acts, act)
     return evolve(step, acts=acts)
 
@@ -67,5 +67,5 @@ def test_pairs_are_pairs():
     scenario = workload(Random(1), "nano-vllm")
     head, contract = header(scenario.config), PROFILES["nano-vllm"].contract
     arrived = run(initial(head, contract), ev.Arrive("a", (1,), 1), ACTIVE).state
-    with pytest.raises(Malformed, match="given"):
-        run(arrived, ev.Step(0, acts=(ev.Merge("a", (1, 2), (3,)),)), ACTIVE)
+    with pytest.raises(Malformed, match="instead"):
+        run(arrived, ev.Step(0, acts=(ev.Exchange("a", (1, 2), (3,)),)), ACTIVE)
