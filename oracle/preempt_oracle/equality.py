@@ -61,6 +61,7 @@ def state_of(s: View) -> dict[str, Any]:
         "stall": s.stall,
         "cycle": s.cycle,
         "paused": s.paused,
+        "gated": s.gated,
         "ahead": s.ahead,
         "counters": (s.preemptions, s.recomputed, s.delivered),
         "last frame": s.last_frame,

@@ -11,7 +11,7 @@ vllm_replica_scheduler.py and nano-vllm's scheduler.py (`PREFILL_FIRST`), as pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 
@@ -23,20 +23,25 @@ from preempt_spec.policies.functions import (
     blocks_at_once,
     confirmed,
     fenced,
+    gate_closed,
     held_back,
     hit_limit,
     next_admitted,
     oversize,
     pages_for,
+    passes_over,
     pressure,
     requeue_at,
     room_for_outputs,
     skip_guard,
     slot_free,
+    starved,
+    taking_turns,
     victim,
+    visiting,
     want,
 )
-from preempt_spec.policies.policy import AfterPreemption, Memory, Oversize, Phase
+from preempt_spec.policies.policy import Memory, Oversize, Phase, Publish
 from preempt_spec.record import OBSERVES, Record
 from preempt_spec.state import Request, needed_pages
 from preempt_spec.view import HOLE, Fate, Place
@@ -83,7 +88,9 @@ class Reference(Record):
     def step(self) -> ev.Step:
         """One scheduling decision. Up to `limits.frames` may be made before the first of them is delivered."""
         self.begin()
-        if self.policy.phase is Phase.MIXED:
+        if passes_over(self.policy):
+            self.serve_together()
+        elif self.policy.phase is Phase.MIXED:
             self.serve_running()
             self.admit()
         else:
@@ -109,7 +116,7 @@ class Reference(Record):
         stale = tuple(fates) if any(f != "delivered" for f in fates) else None
         told = ev.Deliver(e.frame, e.requests, e.tokens, e.accepted, stale, emitted, e.proposed)
         self._do(ev.Deliver(e.frame, e.requests, emitted, e.accepted, stale, proposed=e.proposed))
-        out: list[ev.Event] = [evolve(told, acts=self.unfence(e.frame))]
+        out: list[ev.Event] = [evolve(told, acts=(*self.unfence(e.frame), *self.commit(due)))]
         for r in e.requests:
             if r in self.state.requests and self.is_finished(r):
                 out.append(self.finish(r))
@@ -122,6 +129,15 @@ class Reference(Record):
             blocks = tuple(b for b, x in sorted(m.blocks.items()) if x.fence is not None and x.fence <= frame)
             if blocks:
                 self._act(ev.Unfence(blocks, 0, g))
+        return tuple(self.acts)
+
+    def commit(self, due: Iterable[str]) -> tuple[ev.Act, ...]:
+        """Where pages become findable at commit: those that a frame which is back has filled."""
+        self.acts = []
+        if self.policy.publish is Publish.COMMIT and self.state.limits.caching:
+            for r in due:
+                if r in self.state.requests and self.state.request(r).place is Place.RUNNING:
+                    self.publish_upto(r, confirmed(self.state, r), 0)
         return tuple(self.acts)
 
     def disposes(self, fate: Fate) -> str:
@@ -148,7 +164,7 @@ class Reference(Record):
 
     def visits(self) -> tuple[str, ...]:
         """Whom to look at, in which order."""
-        return self.state.running
+        return visiting(self.state)
 
     def fits(self, request: str) -> bool:
         """Whether a running request may be granted tokens now."""
@@ -170,6 +186,46 @@ class Reference(Record):
     def holds_back(self, victim: str) -> bool:
         """Whether a victim would give nothing yet, so that it is better to wait."""
         return fenced(self.state, victim)
+
+    def serve_together(self) -> None:
+        """Serve and admit whom there is room for, and only then make room for those who starved, all together."""
+        while True:
+            for r in self.visits():
+                if skip_guard(self.state, r) is None and r not in self.state.plan.granted:
+                    tokens = want(self.state, r)
+                    self.shed(r)
+                    if self.fits(r):
+                        self.grant(r, tokens)
+            self.admit()
+            hungry = () if self.state.paused else starved(self.state)
+            # If nobody could be served, those who are left are looked at anew.
+            if not self.relieve(hungry) or self.state.plan.granted:
+                return
+
+    def relieve(self, hungry: tuple[str, ...]) -> bool:
+        """Preempt, one victim at a time, until the starved ones fit together. They are requeued the oldest first."""
+        victims: list[str] = []
+        while hungry and not self.content(hungry):
+            victim = self.choose_victim(hungry[0])
+            if victim is None:
+                break
+            after, left = len(self.state.plan.granted), self.left(hungry)
+            self._act(ev.Demote(victim, after, "growth", hungry, "blocks", *pressure(self.state, left)))
+            self.release(victim)
+            victims.append(victim)
+        for victim in reversed(victims):
+            self.requeue(victim)
+        return bool(victims)
+
+    def content(self, hungry: tuple[str, ...]) -> bool:
+        """Whether those who starved and still run fit together."""
+        left = self.left(hungry)
+        need, supply = pressure(self.state, left) if left else (0, 0)
+        return need <= supply
+
+    def left(self, hungry: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of them who still run."""
+        return tuple(r for r in hungry if self.state.request(r).place is Place.RUNNING)
 
     def preempt(self, victim: str, requester: str) -> None:
         """Demote, release, requeue, and take back what this very step had granted the victim."""
@@ -259,12 +315,25 @@ class Reference(Record):
 
     def admit(self) -> None:
         """Admit from the head of the queue while every gate is open; the head that does not fit blocks the rest."""
+        if passes_over(self.policy):
+            self.admit_who_fits()
+            return
         while (r := self.next_waiting()) is not None and not self.state.paused:
             blocks, hit = self.find_prefix(r)
             tokens = self.first_tokens(r, hit)
             if tokens < 1 or not self.may_admit(r, tokens, hit, blocks):
                 return
             self.grant(r, tokens, hit, blocks)
+
+    def admit_who_fits(self) -> None:
+        """Look at everybody who waits, once, and admit those for whom every gate is open."""
+        for r in taking_turns(self.state):
+            if self.state.paused:
+                return
+            blocks, hit = self.find_prefix(r)
+            tokens = self.first_tokens(r, hit)
+            if tokens > 0 and self.may_admit(r, tokens, hit, blocks):
+                self.grant(r, tokens, hit, blocks)
 
     def next_waiting(self) -> str | None:
         """Nobody older and ready is passed over."""
@@ -283,7 +352,7 @@ class Reference(Record):
     def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
         """The gates: none after a preemption, slots, whole-sequence fit, watermark."""
         s = self.state
-        if s.plan.demoted and self.policy.after_preemption is AfterPreemption.CLOSED:
+        if gate_closed(s):
             return False
         if not slot_free(s):
             return False
@@ -340,16 +409,19 @@ class Reference(Record):
 
     def publish_full_pages(self) -> None:
         """Pages that this step fills become findable as far as their tokens are known; the others later."""
-        if not self.state.limits.caching:
+        if not self.state.limits.caching or self.policy.publish is Publish.COMMIT:
             return
-        after = len(self.state.plan.granted)
         for r, (start, tokens) in self.state.plan.granted.items():
-            q = self.state.request(r)
-            for g, m in enumerate(self.state.memory):
-                table = q.tables[g][: min(start + tokens, len(q.tokens)) // m.page]
-                full = tuple(b for b in table if m.block(b).published is None)
-                if full:
-                    self._act(ev.Publish(r, full, after, g))
+            self.publish_upto(r, start + tokens, len(self.state.plan.granted))
+
+    def publish_upto(self, request: str, end: int, after: int) -> None:
+        """The request's full pages of known tokens, up to a position, become findable."""
+        q = self.state.request(request)
+        for g, m in enumerate(self.state.memory):
+            table = q.tables[g][: min(end, len(q.tokens)) // m.page]
+            full = tuple(b for b in table if m.block(b).published is None)
+            if full:
+                self._act(ev.Publish(request, full, after, g))
 
     # -- decisions, the end ------------------------------------------------------------------------------------------
 

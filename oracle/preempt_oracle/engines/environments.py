@@ -120,6 +120,21 @@ ENGINES: Mapping[str, EngineSpec] = {
             # It declares Python < 3.13 for torch's sake; the scheduler, all that runs here, needs neither.
             pip_flags=("--ignore-requires-python",),
         ),
+        EngineSpec(
+            name="transformers",
+            distribution="transformers",
+            kind="torch",
+            versions=("5.23.0",),
+            child="transformers_child.py",
+            policies=("hf-cb", "hf-cb-prefill-first", "hf-cb-offload"),
+            probe={**_SMALL, "policy": "hf-cb"},
+            size="130 MB, on a base of 1 GB",
+            files=(
+                "transformers/generation/continuous_batching/scheduler.py",
+                "transformers/generation/continuous_batching/offloading_manager.py",
+            ),
+            quick=False,  # importing torch and transformers takes seconds
+        ),
     )
 }
 

@@ -18,6 +18,10 @@ class Victim(Enum):
     WORST_PRIORITY = "the worst (priority, arrival); of equals, the earliest position"
     LAST_UNPLANNED = "the last running request not yet considered in this step; the requester if there is none"
     LATEST_UNPLANNED = "the latest arrival not yet considered in this step; the requester if there is none"
+    LAST_STARVED = (
+        "behind a whole pass, the last of those it found no room for, until the others fit together in the next step; "
+        "never the only one that runs"
+    )
 
 
 class Order(Enum):
@@ -31,6 +35,7 @@ class Requeue(Enum):
     """Where a victim re-enters the waiting queue."""
 
     FRONT = "front"
+    BACK = "back"
     PRIORITY = "its sorted place"
 
 
@@ -88,6 +93,11 @@ class Phase(Enum):
 
     MIXED = "running requests first, then admissions"
     PREFILL_FIRST = "admissions if any fits, and then nothing else; otherwise the running requests"
+    DECODE_FIRST = (
+        "who decodes, then who still prefills, then admissions, a swapped request and another in turn; who does not "
+        "fit is passed over"
+    )
+    CHUNKS_FIRST = "as DECODE_FIRST, but who still prefills comes before who decodes"
 
 
 class AfterPreemption(Enum):
@@ -95,6 +105,7 @@ class AfterPreemption(Enum):
 
     CLOSED = "no admission in a preempting step"
     OPEN = "admission goes on"
+    UNTIL_FINISH = "no admission until a request finishes, or nobody runs"
 
 
 class AfterSelf(Enum):
