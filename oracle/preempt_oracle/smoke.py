@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from attrs import evolve, frozen
 
 from preempt_properties.scenario import Abort, Add, Config, Scenario, Step
+from preempt_properties.workload import LEAST_PAGE
 from preempt_spec.policies.policy import Order
 from preempt_spec.policies.profiles import PROFILES
 
@@ -23,6 +24,27 @@ def smokes(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:
     """The scenarios for an engine that started with `config`: its features are taken over, its sizes are not."""
     # Pages of two tokens, four blocks: two requests that both want the whole pool.
     config = evolve(config, blocks=4, page_size=2, max_running=4, budget=16, max_length=8)
+    for smoke in _of_two(config, capabilities):
+        yield evolve(smoke, scenario=_stretched(smoke.scenario, LEAST_PAGE.get(config.policy, 2)))
+
+
+def _stretched(scenario: Scenario, page: int) -> Scenario:
+    """The same with larger pages, for an engine that has no smaller ones: all that is measured in tokens grows alike."""
+    k, c = page // 2, scenario.config
+    if k <= 1:
+        return scenario
+    script = tuple(
+        evolve(x, prompt=tuple(t for t in x.prompt for _ in range(k)), max_tokens=x.max_tokens * k)
+        if isinstance(x, Add)
+        else Step(x.count * k)
+        if isinstance(x, Step) and x.count > 1
+        else x
+        for x in scenario.script
+    )
+    return evolve(scenario, config=evolve(c, page_size=page, budget=c.budget * k, max_length=c.max_length * k), script=script)
+
+
+def _of_two(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:
     a, b = Add("a", (1, 2, 3), 5), Add("b", (4, 5, 6), 5, arrival=1)
     yield Smoke("two requests outgrow the pool", Scenario(config, (a, b)))
     # One block each: the first two that grow each take the block of a victim, in the same step.

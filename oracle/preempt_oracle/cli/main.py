@@ -26,6 +26,7 @@ COMMANDS = {
     "record": "Write the trace of one workload.",
     "replay": "Run one scenario and show its steps.",
     "smoke": "Start an engine and say what can be observed of it.",
+    "content": "Run an engine's model under pressure: is KV that comes back what went out?",
     "rules": "List the rules of the specification, or explain one.",
     "new-adapter": "Write an adapter for a new scheduler, with its tests and CI.",
     "engines": "List and install engines under test.",
