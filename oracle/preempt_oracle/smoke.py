@@ -41,7 +41,9 @@ def _stretched(scenario: Scenario, page: int) -> Scenario:
         else x
         for x in scenario.script
     )
-    return evolve(scenario, config=evolve(c, page_size=page, budget=c.budget * k, max_length=c.max_length * k), script=script)
+    return evolve(
+        scenario, config=evolve(c, page_size=page, budget=c.budget * k, max_length=c.max_length * k), script=script
+    )
 
 
 def _of_two(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:

@@ -11,7 +11,9 @@ from preempt_oracle.cli.choices import SEED
 
 @click.command("content")
 @click.argument("engine", metavar="NAME[==VERSION]")
-@click.option("--victims", type=click.IntRange(1, 10**6), default=500, help="Swapped victims to compare [default: 500].")
+@click.option(
+    "--victims", type=click.IntRange(1, 10**6), default=500, help="Swapped victims to compare [default: 500]."
+)
 @click.option("--seed", type=SEED, default=0, metavar="N", help="Seed of the first round [default: 0].")
 @click.option("--inject", is_flag=True, help="Put faults into the engine, one by one, and see which rule names each.")
 def command(engine: str, victims: int, seed: int, inject: bool) -> int:

@@ -130,9 +130,7 @@ class Transformers(Engine):
             # The engine takes anything; a "reject" here would claim a check that it does not make.
             raise Refused(f"request {name!r}: needs 1 <= prompt, 1 <= max_tokens, together at most {self.longest}")
         self.live[name] = outputs
-        state = self.hf.state(
-            request_id=name, initial_tokens=list(prompt), max_new_tokens=outputs, eos_token_id=-1
-        )
+        state = self.hf.state(request_id=name, initial_tokens=list(prompt), max_new_tokens=outputs, eos_token_id=-1)
         self.manager.input_queue.put(state)
         return arrive(cmd)
 
@@ -174,7 +172,9 @@ class Transformers(Engine):
         """
         io = self.processor.inputs_and_outputs
         reads = io.true_read_sizes[0]
-        indices = (io.read_index_storage[0, :reads] if reads else io.write_index_storage[0, : io.true_write_sizes[0]]).tolist()
+        indices = (
+            io.read_index_storage[0, :reads] if reads else io.write_index_storage[0, : io.true_write_sizes[0]]
+        ).tolist()
         ends = io.cumulative_seqlens_q[: len(io.requests_in_batch) + 1].tolist()
         starts, tables, at = [], [], 0
         for future, first in zip(io.requests_in_batch, ends, strict=False):

@@ -125,7 +125,9 @@ class Trips:
         out, back = self.manager._offload_to_cpu, self.manager.restore_scheduled_requests
 
         def going(victims: Any, tables: Any) -> Any:
-            images = {s.request_id: self.image(next(iter(tables[s.request_id].values())), s.position_offset) for s in victims}
+            images = {
+                s.request_id: self.image(next(iter(tables[s.request_id].values())), s.position_offset) for s in victims
+            }
             gone = out(victims, tables)
             for name in images:
                 if name in gone:

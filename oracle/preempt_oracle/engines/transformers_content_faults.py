@@ -197,9 +197,13 @@ FAULTS: tuple[Fault, ...] = (
     Fault("wrong-block", "Restores two blocks of a victim in each other's place.", ROUND_TRIP, _wrong_block, STREAM),
     Fault("last-block-forgotten", "Does not restore a victim's last block.", ROUND_TRIP, _last_block_forgotten, STREAM),
     Fault("layer-not-copied", "Copies all layers of a victim but the last.", ROUND_TRIP, _layer_not_copied, STREAM),
-    Fault("values-not-copied", "Copies the keys of a victim and not its values.", ROUND_TRIP, _values_not_copied, STREAM),
+    Fault(
+        "values-not-copied", "Copies the keys of a victim and not its values.", ROUND_TRIP, _values_not_copied, STREAM
+    ),
     Fault("half-precision", "Keeps a victim's KV in half precision.", ROUND_TRIP, _half_precision, STREAM),
-    Fault("one-token-stale", "Restores the KV of another token in the place of one.", ROUND_TRIP, _one_token_stale, STREAM),
+    Fault(
+        "one-token-stale", "Restores the KV of another token in the place of one.", ROUND_TRIP, _one_token_stale, STREAM
+    ),
     Fault(
         "before-copied-out",
         "Restores what stood in the host blocks before the copy to them was done.",
@@ -207,10 +211,16 @@ FAULTS: tuple[Fault, ...] = (
         _before_copied_out,
         STREAM,
     ),
-    Fault("forgets-to-restore", "Gives a victim its new blocks and copies nothing.", ROUND_TRIP, _forgets_to_restore, STREAM),
     Fault(
-        "wrong-position", "Goes on one position early behind a restore.", ROUND_TRIP, _wrong_position, also=STREAM
+        "forgets-to-restore",
+        "Gives a victim its new blocks and copies nothing.",
+        ROUND_TRIP,
+        _forgets_to_restore,
+        STREAM,
     ),
-    Fault("writes-nowhere", "Loses the KV of the first token behind a restore.", STREAM, _writes_nowhere, also=ROUND_TRIP),
+    Fault("wrong-position", "Goes on one position early behind a restore.", ROUND_TRIP, _wrong_position, also=STREAM),
+    Fault(
+        "writes-nowhere", "Loses the KV of the first token behind a restore.", STREAM, _writes_nowhere, also=ROUND_TRIP
+    ),
     Fault("repeats-a-token", "Feeds a restored victim the token before its last.", STREAM, _repeats_a_token),
 )

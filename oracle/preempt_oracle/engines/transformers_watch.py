@@ -22,7 +22,10 @@ else:
 
 def free_blocks(pool: Any) -> list[int]:
     """The ids in a pool's free lists; of sectors that nobody holds, too: a sector is a block here."""
-    return [*pool.free_sectors, *(leaf for trees in pool._free_blocks for tree in trees.trees.values() for leaf in tree)]
+    return [
+        *pool.free_sectors,
+        *(leaf for trees in pool._free_blocks for tree in trees.trees.values() for leaf in tree),
+    ]
 
 
 class Stamps:
@@ -111,7 +114,11 @@ class Watch:
 
     def _hook(self) -> None:
         scheduler, cache, manager, allocator = self.scheduler, self.cache, self.manager, self.allocator
-        allocate, free_cache, schedule = allocator.allocate_cache_to_request, cache.free_blocks, scheduler.schedule_batch
+        allocate, free_cache, schedule = (
+            allocator.allocate_cache_to_request,
+            cache.free_blocks,
+            scheduler.schedule_batch,
+        )
         finish, wait, offload = scheduler.finish_request, scheduler.add_waiting_request, manager.offload_requests
         restore, drop = manager.restore_scheduled_requests, manager.free_request_cpu_cache
         to_cpu = manager._offload_to_cpu
@@ -157,7 +164,11 @@ class Watch:
             return self._host_freed(lambda: drop(state))
 
         allocator.allocate_cache_to_request, cache.free_blocks = allocating, freeing
-        scheduler.schedule_batch, scheduler.finish_request, scheduler.add_waiting_request = scheduling, finishing, waiting
+        scheduler.schedule_batch, scheduler.finish_request, scheduler.add_waiting_request = (
+            scheduling,
+            finishing,
+            waiting,
+        )
         manager.offload_requests, manager.restore_scheduled_requests = making_room, restoring
         manager.free_request_cpu_cache, manager._offload_to_cpu = dropping, copying_out
 

@@ -239,16 +239,12 @@ def overtaken(s: View, request: str) -> str | None:
     if not passes_over(s.policy):
         first = next_admitted(s)
         return None if first == request else str(first)
-    if request in s.swapped:
-        older = s.swapped[: s.swapped.index(request)]
-    elif request in s.waiting:
-        older = s.waiting[: s.waiting.index(request)]
-        # Turns are told by who went before; the first is a swapped one's.
-        older = [*(s.swapped if not s.plan.admitted else ()), *older]
-    else:
-        older = []
-    ready = (w for w in older if w not in s.plan.skipped and not awaits_output(s, w))
-    return next((w for w in ready if surely_fits(s, w)), None)
+    turns = taking_turns(s)
+    older = turns[: turns.index(request)] if request in turns else ()
+    if s.plan.admitted:  # whose turn it is among both queues is not told any more by what is left of them
+        queue = s.swapped if request in s.swapped else s.waiting
+        older = tuple(w for w in older if w in queue)
+    return next((w for w in older if surely_fits(s, w)), None)
 
 
 def surely_fits(s: View, request: str) -> bool:
