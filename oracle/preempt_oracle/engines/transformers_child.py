@@ -94,7 +94,7 @@ class Transformers(Engine):
         self.manager, self.processor = processor(
             self.hf, self.llama, **sizes, caching=False, scheduler=SCHEDULERS[policy]
         )
-        self.page, self.longest = page, longest
+        self.longest, self.hosts = longest, policy == "hf-cb-offload"
         self.live: dict[str, int] = {}  # request -> tokens it may emit
         self.frame = -1
         self.flying: list[Any] | None = None
@@ -105,7 +105,7 @@ class Transformers(Engine):
         assumes = [] if version in VERIFIED else ["unverified version of the engine"]
         if host and not self.hf.torch.cuda.is_available():
             assumes.append("no accelerator: the host pool is not pinned, and copies are done when they are asked for")
-        observes = (*OBSERVES, "copies", "host") if host else OBSERVES
+        observes = (*OBSERVES, "copies", "host") if policy == "hf-cb-offload" else OBSERVES
         can = (*CAPABILITIES, "host") if policy == "hf-cb-offload" else CAPABILITIES
         told = header("transformers", version, config, observes, can, reserved=RESERVED, assumes=assumes)
         if host:
@@ -207,7 +207,7 @@ class Transformers(Engine):
             "refs": [[0, block, count] for block, count in shared.items()],
         }
         pool = self.processor.offloading_manager._cpu_pool
-        return told if pool is None else {**told, "host_free": [len(free_blocks(pool))]}
+        return {**told, "host_free": [0 if pool is None else len(free_blocks(pool))]} if self.hosts else told
 
     def deliver(self, cmd: Command) -> Reply:
         frame, requests, tokens = cmd["frame"], list(cmd["requests"]), list(cmd["tokens"])

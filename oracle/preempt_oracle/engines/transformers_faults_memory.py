@@ -186,6 +186,7 @@ MEMORY: tuple[Fault, ...] = (
         "Forgets the last block of a cancelled request.",
         ("pool/conserve",),
         _leaks_at_abort,
+        also=("pool/refcount",),
         script=("abort",),
     ),
     Fault("frees-twice", "Frees the last block of a request that is done twice.", ("pool/free-once",), _frees_twice),

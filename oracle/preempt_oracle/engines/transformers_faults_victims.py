@@ -36,16 +36,18 @@ def _wrong_victim(into: Injection, cb: Any) -> None:
 
 
 def _takes_who_was_served(into: Injection, cb: Any) -> None:
+    (allocator,) = cb.cache.cache_allocators.values()
     served = _scheduled(into, cb)
 
     def offload(original: Any) -> Any:
-        taken = served[-1] if cb.scheduler.starved_requests and len(served) > 1 else None
-        if taken is not None:
-            into.acted()
-            cb.scheduler.starved_requests.append((taken, 1))
+        if not cb.scheduler.starved_requests or len(served) < 2:
+            return original()
+        into.acted()
+        taken = served[-1]
+        table = list(allocator.block_table[taken.request_id])
+        cb.scheduler.starved_requests.append((taken, 1))
         answer = original()
-        if taken is not None:  # the batch is made with it: it needs slots to write to
-            cb.cache.can_store_request_tokens(taken, len(taken.tokens_to_process))
+        allocator.block_table[taken.request_id] = table  # else the engine could not even make the batch
         return answer
 
     into.wrap(cb.offloading_manager, "offload_requests", offload)
