@@ -78,7 +78,7 @@ class Transformers(Engine):
         config = fixed(config, chunked=True, caching=False, long_prefill=0, watermark=0, frames=1, drafts=0)
         config = fixed(config, groups="full")
         config["whole_fit"] = False  # the first chunk of an admission must fit, and no more
-        blocks, page = whole(config, "blocks", 1), whole(config, "page_size", 1)
+        blocks, page = whole(config, "blocks", 1), whole(config, "page_size", 4)
         running, budget = whole(config, "max_running", 1), whole(config, "budget", 1)
         longest = whole(config, "max_length", 2)
         host = whole({"host_blocks": 0, **config}, "host_blocks", 0) if policy == "hf-cb-offload" else 0
