@@ -29,7 +29,7 @@ def smokes(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:
 
 
 def _stretched(scenario: Scenario, page: int) -> Scenario:
-    """The same with larger pages, for an engine that has no smaller ones: all that is measured in tokens grows alike."""
+    """The same with larger pages, for an engine that has no smaller ones: tokens grow alike."""
     k, c = page // 2, scenario.config
     if k <= 1:
         return scenario

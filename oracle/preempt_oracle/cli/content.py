@@ -21,7 +21,7 @@ def command(engine: str, victims: int, seed: int, inject: bool) -> int:
 
     Every victim's KV is read, layer by layer and token by token, right before it goes to the host and right after it
     came back (swap/round-trip). The outputs are those of the same requests with memory enough, wherever the best two
-    logits are further apart than rounding can tell (output/stream). Only of engines that run a model here: transformers.
+    logits are further apart than rounding can tell (output/stream). Of engines that run a model here: transformers.
 
     Exit code 4: fewer victims came back than were asked for.
     """

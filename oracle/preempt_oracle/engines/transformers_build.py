@@ -6,6 +6,7 @@ Runs in the engine's Python. Nothing is downloaded: the model is a Llama of rand
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import types
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,8 @@ def processor(
     config = llama.config
     row = 2 * config.num_hidden_layers * config.num_key_value_heads * (config.hidden_size // config.num_attention_heads)
     size = row * page * 4  # bytes of a block
+    fields = {f.name for f in dataclasses.fields(hf.batching)}
+    later = {"auto_switch_to_flash": False} if "auto_switch_to_flash" in fields else {}  # not in 5.18.0
     batching = hf.batching(
         page_size=page,
         num_blocks=blocks,
@@ -105,7 +108,7 @@ def processor(
         safety_margin=0.0,
         cpu_offload_space=host_blocks * size / GIB,
         max_memory_percent=0.5,
-        auto_switch_to_flash=False,
+        **later,
     )
     real = torch.empty
 

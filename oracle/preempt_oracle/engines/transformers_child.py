@@ -51,7 +51,7 @@ else:
     from transformers_faults import FAULTS
     from transformers_watch import Watch, free_blocks
 
-VERIFIED = ("5.23.0",)
+VERIFIED = ("5.18.0", "5.23.0")
 SCHEDULERS = {"hf-cb": "fifo", "hf-cb-prefill-first": "prefill_first", "hf-cb-offload": "fifo"}
 CAPABILITIES = ("abort", "chunked")
 OBSERVES = (

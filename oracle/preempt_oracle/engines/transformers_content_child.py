@@ -15,8 +15,19 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from preempt_oracle.engines.child import Command, Engine, Refused, Reply, arrive, claim, header, require, serve
-    from preempt_oracle.engines.child import version_of, whole
+    from preempt_oracle.engines.child import (
+        Command,
+        Engine,
+        Refused,
+        Reply,
+        arrive,
+        claim,
+        header,
+        require,
+        serve,
+        version_of,
+        whole,
+    )
     from preempt_oracle.engines.faults import inject
     from preempt_oracle.engines.transformers_build import load, model, processor
     from preempt_oracle.engines.transformers_content_faults import FAULTS
@@ -87,7 +98,9 @@ class Content(Engine):
                     eos_token_id=-1,
                 )
             )
-        said = {c["request"]: {"tokens": [], "best": [], "margins": []} for c in self.requests}
+        said: dict[str, dict[str, list[Any]]] = {
+            c["request"]: {"tokens": [], "best": [], "margins": []} for c in self.requests
+        }
         seen: list[Any] = []
         hook = self.llama.register_forward_hook(lambda _model, _args, out: seen.append(out.logits))
         try:

@@ -157,7 +157,8 @@ def _wrong_position(into: Injection, cb: Any) -> None:
 
 def _writes_nowhere(into: Injection, cb: Any) -> None:
     """The pass behind a restore writes its token's KV into the trash."""
-    manager, io, back = cb.offloading_manager, cb.inputs_and_outputs, []
+    manager, io = cb.offloading_manager, cb.inputs_and_outputs
+    back: list[str] = []
 
     def restore(original: Any, batch: Any) -> Any:
         back[:] = [s.request_id for s in _restored(batch)]

@@ -104,7 +104,7 @@ class Watch:
     def references(self) -> dict[int, int]:
         """How often each block is held, as the allocator counts."""
         free = self.free()
-        count = {block: 0 for block in free}
+        count = dict.fromkeys(free, 0)
         for block in range(RESERVED, self.allocator.num_blocks + RESERVED):
             if block not in count:
                 count[block] = self.allocator.ledger.shared_ref_counts.get(block, 1)
