@@ -76,6 +76,7 @@ def state_of(s: View) -> dict[str, Any]:
                 [*r.tokens],
                 r.computed,
                 r.peak,
+                r.goal,
                 r.preempted,
                 r.place,
                 [[*t] for t in r.tables],
