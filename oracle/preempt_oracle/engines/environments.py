@@ -133,6 +133,7 @@ ENGINES: Mapping[str, EngineSpec] = {
                 "transformers/generation/continuous_batching/scheduler.py",
                 "transformers/generation/continuous_batching/offloading_manager.py",
             ),
+            full=("5.23.0",),
             quick=False,  # importing torch and transformers takes seconds
         ),
     )
