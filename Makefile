@@ -11,7 +11,7 @@ PY := '$(VENV)/bin/python'
 ORACLE := '$(VENV)/bin/preempt-oracle'
 CONFORM := $(ORACLE) matrix
 BENCH := $(PY) bench/run.py
-FAST := not vllm and not lmdeploy and not slow and not light and not long and not browser
+FAST := not vllm and not transformers and not lmdeploy and not sglang and not slow and not light and not long and not browser
 
 .PHONY: help setup conform test bench prove zoo mutants mutants-all check check-ruff check-mypy check-imports check-docs clean
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 #: Markers of tests that drive a real engine, or take long: their absence from a run is always told.
-LIVE = ("vllm", "sglang", "lmdeploy", "light", "long", "browser")
+LIVE = ("vllm", "transformers", "sglang", "lmdeploy", "light", "long", "browser")
 
 # The same examples on every machine, so that a red run can be repeated. Two busy cores make generation slow now and
 # then, which says nothing about the code. `--hypothesis-profile explore` searches afresh.

@@ -14,6 +14,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from preempt_properties.scenario import Abort, Add, Command, Config, Control, Deliver, Scenario, Step, dumps
+from preempt_properties.workload import LEAST_PAGE
 from preempt_spec.policies.functions import blocks_for
 from preempt_spec.policies.policy import Phase
 from preempt_spec.policies.profiles import PROFILES
@@ -180,7 +181,7 @@ def _finer(scenario: Scenario) -> Iterator[Scenario]:
     """Smaller pages, everything in tokens cut down alike: as many pages, fewer steps from one to the next."""
     config, script = scenario.config, scenario.script
     prefill_first = PROFILES[config.policy].contract.phase is Phase.PREFILL_FIRST
-    for page in range(2 if config.policy == "nano-vllm" else 1, config.page_size):
+    for page in range(LEAST_PAGE.get(config.policy, 1), config.page_size):
 
         def cut(tokens: int, page: int = page) -> int:
             return max(1, -(-tokens * page // config.page_size))

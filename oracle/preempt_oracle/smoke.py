@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from attrs import evolve, frozen
 
 from preempt_properties.scenario import Abort, Add, Config, Scenario, Step
+from preempt_properties.workload import LEAST_PAGE
 from preempt_spec.policies.policy import Gate, Need, Order
 from preempt_spec.policies.profiles import PROFILES
 
@@ -25,13 +26,37 @@ def smokes(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:
     # A gate that keeps some room for itself gets some more.
     more = 2 if PROFILES[config.policy].contract.gate is Gate.CONSERVATIVE else 0
     config = evolve(config, blocks=4 + more, page_size=2, max_running=4, budget=16, max_length=8)
+    for smoke in _of_two(config, capabilities):
+        yield evolve(smoke, scenario=_stretched(smoke.scenario, LEAST_PAGE.get(config.policy, 2)))
+
+
+def _stretched(scenario: Scenario, page: int) -> Scenario:
+    """The same with larger pages, for an engine that has no smaller ones: tokens grow alike."""
+    k, c = page // 2, scenario.config
+    if k <= 1:
+        return scenario
+    script = tuple(
+        evolve(x, prompt=tuple(t for t in x.prompt for _ in range(k)), max_tokens=x.max_tokens * k)
+        if isinstance(x, Add)
+        else Step(x.count * k)
+        if isinstance(x, Step) and x.count > 1
+        else x
+        for x in scenario.script
+    )
+    return evolve(
+        scenario, config=evolve(c, page_size=page, budget=c.budget * k, max_length=c.max_length * k), script=script
+    )
+
+
+def _of_two(config: Config, capabilities: frozenset[str]) -> Iterator[Smoke]:
     a, b = Add("a", (1, 2, 3), 5), Add("b", (4, 5, 6), 5, arrival=1)
     yield Smoke("two requests outgrow the pool", Scenario(config, (a, b)))
     # One block each: the first two that grow each take the block of a victim, in the same step.
     ahead = PROFILES[config.policy].contract.need is Need.AHEAD  # a block has room for the token to come
     prompts = [(10 * i, 10 * i + 1)[: 1 if ahead else 2] for i in range(4)]
     four = tuple(Add(name, prompt, 4, arrival=i) for i, (name, prompt) in enumerate(zip("abcd", prompts, strict=True)))
-    few = evolve(config, blocks=5, max_length=6) if more else config
+    gated = PROFILES[config.policy].contract.gate is Gate.CONSERVATIVE
+    few = evolve(config, blocks=5, max_length=6) if gated else config
     yield Smoke("four requests, two victims in a step", Scenario(few, four))
     yield Smoke("a request alone fills the pool", Scenario(config, (Add("a", (1, 2), 6),)))
     if "caching" in capabilities:

@@ -46,6 +46,10 @@ CAPABILITIES = frozenset(
 EVERYTHING = CAPABILITIES | OVERLAP
 
 
+#: Tokens of the smallest page in the contract of an engine, where that is more than one. nano-vllm sees growth at
+#: "length modulo page is 1", which never holds for pages of one token; transformers refuses pages of less than four.
+LEAST_PAGE = {"nano-vllm": 2, "hf-cb": 4, "hf-cb-prefill-first": 4, "hf-cb-offload": 4}
+
 #: What a workload is out for. `grow`: a few requests outgrow the pool. `crowd`: many small ones grow in step, so that
 #: one step needs several victims. `chunks`: long prefills are admitted by their first chunk and then need several
 #: blocks at once. `twins`: prompts share nearly all of their pages, so that a victim gives little back.
@@ -77,7 +81,7 @@ def workload(random: Random, policy: str, *, capabilities: frozenset[str] = CAPA
 
 
 def _mixed(random: Random, policy: str, mood: str, can: frozenset[str]) -> Config:
-    page, blocks = _pool(random, mood, 1)
+    page, blocks = _pool(random, mood, LEAST_PAGE.get(policy, 1))
     # vLLM refuses to start when the longest sequence exceeds the pool: a lone request always fits.
     longest = _longest(random, blocks * page)
     running = _slots(random, mood)
@@ -110,10 +114,9 @@ def _mixed(random: Random, policy: str, mood: str, can: frozenset[str]) -> Confi
 
 
 def _prefill_first(random: Random, policy: str, mood: str, can: frozenset[str]) -> Config:
-    # nano-vllm sees growth at "length modulo page is 1", which never holds for pages of one token: not its contract.
     # SGLang's front end shortens what would leave no page for an estimate's error, and no page for the last token.
     slack = 2 if PROFILES[policy].contract.gate is Gate.CONSERVATIVE else 0
-    page, blocks = _pool(random, mood, 2 if policy == "nano-vllm" else 1, slack)
+    page, blocks = _pool(random, mood, LEAST_PAGE.get(policy, 1), slack)
     watermark = 1 if "watermark" in can and (blocks - slack - 1) * page >= 4 and chance(random, 25) else 0
     # These engines do not check that a request fits: a sequence longer than the pool (less the watermark, which Vidur
     # applies to a lone request as well) would never be admitted again after a preemption.

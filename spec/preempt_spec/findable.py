@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from preempt_spec import events as ev
 from preempt_spec.memory import Slot
+from preempt_spec.policies.functions import confirmed
 from preempt_spec.policies.policy import Publish, Twins
 from preempt_spec.record import Record
+from preempt_spec.view import Place
 
 
 class Findable(Record):
@@ -28,20 +30,16 @@ class Findable(Record):
             if full:
                 self._act(ev.Publish(request, full, after, g))
 
-    def commit(self, requests: Iterable[str]) -> tuple[ev.Act, ...]:
+    def commit(self, due: Iterable[str]) -> tuple[ev.Act, ...]:
         """Where pages are findable once they are there: those of the frame that came back are."""
         self.acts = []
         if self.policy.publish is Publish.COMMIT and self.state.limits.caching:
-            for r in requests:
-                if r in self.state.requests:
-                    self.merge(r, self.written(r))
-                    self.publish(r, self.written(r), 0)
+            for r in due:
+                if r in self.state.requests and self.state.request(r).place is Place.RUNNING:
+                    written = confirmed(self.state, r)
+                    self.merge(r, written)
+                    self.publish(r, written, 0)
         return tuple(self.acts)
-
-    def written(self, request: str) -> int:
-        """Tokens of a request that no flying frame still writes."""
-        flying = sum(due[request].tokens for due in self.state.frames.values() if request in due)
-        return max(self.state.request(request).computed - flying, 0)
 
     def merge(self, request: str, upto: int) -> None:
         """Pages that somebody else has published already give way to those."""

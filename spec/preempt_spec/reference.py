@@ -12,15 +12,12 @@ profiles say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from attrs import evolve
 
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.delivery import appended
-from preempt_spec.findable import Findable
-from preempt_spec.memory import Slot
+from preempt_spec.paging import Paging
 from preempt_spec.policies.functions import (
     admits_first,
     beneficiaries,
@@ -28,29 +25,32 @@ from preempt_spec.policies.functions import (
     confirmed,
     entries,
     fenced,
+    gate_closed,
     held_back,
-    hit_limit,
     kept_back,
     next_admitted,
     oversize,
+    passes_over,
+    pressure,
     requeue_at,
     room_for_outputs,
     skip_guard,
     slot_free,
-    squeeze,
+    starved,
+    taking_turns,
     victim,
-    visits,
+    visiting,
     want,
 )
-from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Phase, Release
+from preempt_spec.policies.policy import Memory, Need, Oversize, Phase, Release
 from preempt_spec.record import OBSERVES
-from preempt_spec.state import Request, needed_pages
+from preempt_spec.state import needed_pages
 from preempt_spec.view import HOLE, Fate, Place
 
 __all__ = ["OBSERVES", "Reference"]
 
 
-class Reference(Findable):
+class Reference(Paging):
     """A scheduler for any policy. Feed it arrivals, ask it for steps, deliver what its frames sampled."""
 
     # -- what the world asks -----------------------------------------------------------------------------------------
@@ -90,7 +90,9 @@ class Reference(Findable):
     def step(self) -> ev.Step:
         """One scheduling decision. Up to `limits.frames` may be made before the first of them is delivered."""
         self.begin()
-        if self.policy.phase is Phase.MIXED:
+        if passes_over(self.policy):
+            self.serve_together()
+        elif self.policy.phase is Phase.MIXED:
             self.serve_running()
             self.admit()
         else:
@@ -116,7 +118,7 @@ class Reference(Findable):
         stale = tuple(fates) if any(f != "delivered" for f in fates) else None
         told = ev.Deliver(e.frame, e.requests, e.tokens, e.accepted, stale, emitted, e.proposed)
         self._do(ev.Deliver(e.frame, e.requests, emitted, e.accepted, stale, proposed=e.proposed))
-        out: list[ev.Event] = [evolve(told, acts=(*self.unfence(e.frame), *self.commit(e.requests)))]
+        out: list[ev.Event] = [evolve(told, acts=(*self.unfence(e.frame), *self.commit(due)))]
         for r in e.requests:
             if r in self.state.requests and self.is_finished(r):
                 out.append(self.finish(r))
@@ -158,7 +160,7 @@ class Reference(Findable):
 
     def visits(self) -> tuple[str, ...]:
         """Whom to look at, in which order."""
-        return visits(self.state)
+        return visiting(self.state)
 
     def fits(self, request: str) -> bool:
         """Whether a running request may be granted tokens now."""
@@ -180,6 +182,46 @@ class Reference(Findable):
     def holds_back(self, victim: str) -> bool:
         """Whether a victim would give nothing yet, so that it is better to wait."""
         return fenced(self.state, victim)
+
+    def serve_together(self) -> None:
+        """Serve and admit whom there is room for, and only then make room for those who starved, all together."""
+        while True:
+            for r in self.visits():
+                if skip_guard(self.state, r) is None and r not in self.state.plan.granted:
+                    tokens = want(self.state, r)
+                    self.shed(r)
+                    if self.fits(r):
+                        self.grant(r, tokens)
+            self.admit()
+            hungry = () if self.state.paused else starved(self.state)
+            # If nobody could be served, those who are left are looked at anew.
+            if not self.relieve(hungry) or self.state.plan.granted:
+                return
+
+    def relieve(self, hungry: tuple[str, ...]) -> bool:
+        """Preempt, one victim at a time, until the starved ones fit together. They are requeued the oldest first."""
+        victims: list[str] = []
+        while hungry and not self.content(hungry):
+            victim = self.choose_victim(hungry[0])
+            if victim is None:
+                break
+            after, left = len(self.state.plan.granted), self.left(hungry)
+            self._act(ev.Demote(victim, after, "growth", hungry, "blocks", *pressure(self.state, left)))
+            self.release(victim)
+            victims.append(victim)
+        for victim in reversed(victims):
+            self.requeue(victim)
+        return bool(victims)
+
+    def content(self, hungry: tuple[str, ...]) -> bool:
+        """Whether those who starved and still run fit together."""
+        left = self.left(hungry)
+        need, supply = pressure(self.state, left) if left else (0, 0)
+        return need <= supply
+
+    def left(self, hungry: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of them who still run."""
+        return tuple(r for r in hungry if self.state.request(r).place is Place.RUNNING)
 
     def preempt(self, victim: str, requester: str) -> None:
         """Demote, release, requeue, and take back what this very step had granted the victim."""
@@ -284,12 +326,25 @@ class Reference(Findable):
 
     def admit(self) -> None:
         """Admit from the head of the queue while every gate is open; the head that does not fit blocks the rest."""
+        if passes_over(self.policy):
+            self.admit_who_fits()
+            return
         while (r := self.next_waiting()) is not None and not self.state.paused:
             blocks, hit = self.find_prefix(r)
             tokens = self.first_tokens(r, hit)
             if tokens < 1 or not self.may_admit(r, tokens, hit, blocks):
                 return
             self.grant(r, tokens, hit, blocks)
+
+    def admit_who_fits(self) -> None:
+        """Look at everybody who waits, once, and admit those for whom every gate is open."""
+        for r in taking_turns(self.state):
+            if self.state.paused:
+                return
+            blocks, hit = self.find_prefix(r)
+            tokens = self.first_tokens(r, hit)
+            if tokens > 0 and self.may_admit(r, tokens, hit, blocks):
+                self.grant(r, tokens, hit, blocks)
 
     def next_waiting(self) -> str | None:
         """Nobody older and ready is passed over."""
@@ -308,7 +363,7 @@ class Reference(Findable):
     def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
         """The gates: none after a preemption, slots, whole-sequence fit, watermark."""
         s = self.state
-        if s.plan.demoted and self.policy.after_preemption is AfterPreemption.CLOSED:
+        if gate_closed(s):
             return False
         if not slot_free(s):
             return False
@@ -323,46 +378,6 @@ class Reference(Findable):
             if need - len(had[g]) - len(blocks[g]) + idle + mark > self.free(g) + len(spare):
                 return False
         return True
-
-    def find_prefix(self, request: str) -> tuple[tuple[tuple[int, ...], ...], int]:
-        """Resident blocks that hold the longest usable prefix, and its length in tokens."""
-        s, r = self.state, self.state.request(request)
-        if not s.limits.caching or r.place is not Place.WAITING or r.computed:
-            return ((),) * len(s.memory), 0
-        # Freed blocks stay findable until they are handed out again: what is published decides, not ownership.
-        index: list[dict[Slot, int]] = [
-            {b.published: i for i, b in sorted(m.blocks.items(), reverse=True)} for m in s.memory
-        ]
-        limit = hit_limit(s, request)
-        while limit and not all(self._found(r, m.page, limit, at) for m, at in zip(s.memory, index, strict=True)):
-            limit -= 1
-        found = [
-            tuple(at[r.prefix(end)] for end in range(m.page, limit + 1, m.page))
-            for m, at in zip(s.memory, index, strict=True)
-        ]
-        return tuple(found), limit
-
-    @staticmethod
-    def _found(r: Request, page: int, upto: int, at: Mapping[Slot, int]) -> bool:
-        return upto % page == 0 and all(r.prefix(end) in at for end in range(page, upto + 1, page))
-
-    # -- decisions, memory -------------------------------------------------------------------------------------------
-
-    def pressure(self, request: str) -> tuple[int, int]:
-        """Blocks the request needs, and free blocks, where it is tightest."""
-        return squeeze(self.state, request)
-
-    def pick_blocks(self, group: int, count: int, keep: tuple[int, ...]) -> tuple[int, ...]:
-        """Free blocks: those that hold no findable page first, so that a victim's prefix lives on for its resume."""
-        m = self.state.memory[group]
-        free = self.state.free_ids(group) - set(keep)
-        return tuple(sorted(free, key=lambda b: (m.block(b).published is not None, b))[:count])
-
-    def withdraw(self, group: int, blocks: tuple[int, ...]) -> None:
-        """Blocks about to be written anew stop being findable."""
-        old = tuple(b for b in blocks if self.state.memory[group].block(b).published is not None)
-        if old:
-            self._act(ev.Withdraw(old, len(self.state.plan.granted), group))
 
     # -- decisions, the end ------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ class Request:
     place: Place = Place.WAITING
     computed: int = 0
     peak: int = 0
+    goal: int = 0
     preempted: bool = False
     incarnation: int = 0
     placeholders: int = 0
@@ -90,6 +91,7 @@ class State:
     last_frame: int = -1
     stall: int = 0
     paused: bool = False
+    gated: bool = False
     ahead: bool = False
     preemptions: int = 0
     recomputed: int = 0

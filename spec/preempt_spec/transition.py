@@ -29,13 +29,15 @@ def apply_micro(s: State, m: mi.Micro) -> State:
         case ev.Reject():
             return forget(s, m.request)
         case ev.Finish():
-            return forget(_fence(s, m.request, m.until), m.request)
+            return evolve(forget(_fence(s, m.request, m.until), m.request), gated=False)
         case ev.Abort():
-            return evolve(forget(_fence(s, m.request, m.until), m.request), aborted=(*s.aborted, m.request))
+            s = evolve(forget(_fence(s, m.request, m.until), m.request), aborted=(*s.aborted, m.request))
+            return evolve(s, gated=s.gated and bool(s.running))
         case mi.ControlDone():
             paused = {"pause": True, "resume": False}.get(m.kind, s.paused)
             s = _forgotten(s) if m.kind == "reset" else s
-            return evolve(s, stall=0, cycle=None, paused=paused, plan=_idle(s))
+            gated = s.gated and bool(s.running)
+            return evolve(s, stall=0, cycle=None, paused=paused, gated=gated, plan=_idle(s))
         case mi.Begin():
             return evolve(s, last_frame=m.frame, plan=Plan(m.frame, s.running, published=s.plan.published))
         case mi.Grant():
@@ -124,7 +126,7 @@ def _grant(s: State, m: mi.Grant) -> State:
     s = evolve(s, ahead=s.ahead or start + m.tokens - m.drafts > len(r.tokens))
     if not admitted:
         return evolve(s, plan=plan)
-    s = change(s, m.request, place=Place.RUNNING, computed=start)
+    s = change(s, m.request, place=Place.RUNNING, computed=start, goal=len(r.tokens))
     restored = (*plan.restored, m.request) if r.place is Place.SWAPPED else plan.restored
     plan = evolve(plan, admitted=(*plan.admitted, m.request), restored=restored)
     s = evolve(s, waiting=without(s.waiting, m.request), swapped=without(s.swapped, m.request))
@@ -157,7 +159,7 @@ def _demote(s: State, m: ev.Demote) -> State:
         self_preempted=s.plan.self_preempted or m.request in m.beneficiaries,
     )
     running = lined_up(s, without(s.running, m.request))
-    return evolve(s, plan=plan, running=running, preemptions=s.preemptions + 1)
+    return evolve(s, plan=plan, running=running, gated=bool(running), preemptions=s.preemptions + 1)
 
 
 def _requeue(s: State, m: ev.Requeue) -> State:

@@ -130,6 +130,10 @@ class RequestView(Protocol):
         """The frame that brought its last token; -1 if that is the prompt's."""
 
     @property
+    def goal(self) -> int:
+        """Known tokens when it was last admitted: it prefills until those are computed, and decodes from then on."""
+
+    @property
     def peak(self) -> int:
         """The most computed tokens it ever had: the high-water mark of live/progress."""
 
@@ -304,6 +308,10 @@ class View(Protocol):
 
     def extent(self, group: int) -> int:
         """All blocks of the group, reserved ones included: ids are below it."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether a request was preempted since one last finished, or nobody ran."""
 
     def live(self) -> Collection[str]:
         """Ids of all live requests, in the order in which they came."""

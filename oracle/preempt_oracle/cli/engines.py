@@ -23,7 +23,7 @@ def listed() -> int:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("engine", "state", "adapter", "policies", "size"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=name not in ("policies", "size"))
     for row in listing():
         policies = ", ".join(ENGINES[row.name].policies)
         table.add_row(f"{row.name}=={safe(row.version, 60)}", row.state, row.standing, policies, row.size)

@@ -27,6 +27,7 @@ COMMANDS = {
     "record": "Write the trace of one workload.",
     "replay": "Run one scenario and show its steps.",
     "smoke": "Start an engine and say what can be observed of it.",
+    "content": "Run an engine's model under pressure: is KV that comes back what went out?",
     "rules": "List the rules of the specification, or explain one.",
     "explain": "Explain a rule or a finding, with the shortest run that shows it.",
     "new-adapter": "Write an adapter for a new scheduler, with its tests and CI.",

@@ -166,6 +166,22 @@ ENGINES: Mapping[str, EngineSpec] = {
             probe_seconds=300,
             quick=False,  # importing SGLang takes up to half a minute
         ),
+        EngineSpec(
+            name="transformers",
+            distribution="transformers",
+            kind="torch",
+            versions=("5.18.0", "5.23.0"),  # 5.18.0: the oldest whose pool is cut into sectors
+            child="transformers_child.py",
+            policies=("hf-cb", "hf-cb-prefill-first", "hf-cb-offload"),
+            probe={**_SMALL, "policy": "hf-cb"},
+            size="130 MB, on a base of 1 GB",
+            files=(
+                "transformers/generation/continuous_batching/scheduler.py",
+                "transformers/generation/continuous_batching/offloading_manager.py",
+            ),
+            full=("5.23.0",),
+            quick=False,  # importing torch and transformers takes seconds
+        ),
     )
 }
 

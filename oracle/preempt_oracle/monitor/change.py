@@ -46,9 +46,11 @@ def change(s: Shadow, m: mi.Micro) -> None:
             forget(s, m.request, None)
         case ev.Finish():
             forget(s, m.request, m.until)
+            s.gated = False
         case ev.Abort():
             forget(s, m.request, m.until)
             s.aborted.append(m.request)
+            s.gated = s.gated and bool(s.running)
         case ev.Deliver():
             deliver(s, m)
         case ev.Plan():
@@ -86,6 +88,7 @@ def change(s: Shadow, m: mi.Micro) -> None:
             s.stall, s.cycle = 0, None
             if m.kind == "reset":
                 _forgotten(s)
+            s.gated = s.gated and bool(s.running)
             s.paused = {"pause": True, "resume": False}.get(m.kind, s.paused)
             s.plan = Plan(s.plan.frame, (), None, s.plan.published)
         case _:
@@ -197,6 +200,7 @@ def enter(s: Shadow, r: Req, start: int, tokens: int) -> None:
     if r.place is Place.SWAPPED:
         plan.restored += (request,)
     r.place = Place.RUNNING
+    r.goal = len(r.tokens)
     s.resumes += r.preempted
     r.base = start
     r.plain = not start or all(start % page == 0 for page in s.pages)
@@ -216,6 +220,7 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
     stale(s, r, m.cause)
     r.place = Place.LIMBO
     s.preemptions += 1
+    s.gated = bool(s.running)
     r.preempted = True
     r.incarnation += 1
     plan.demoted += (m.request,)

@@ -189,4 +189,5 @@ class Cohort:
         broken = judge(s, cast(ev.Finish, e), self.counts.ending, self.count)
         if not broken:
             forget(s, e.request, None)
+            s.gated = False
         return broken

@@ -19,7 +19,7 @@ class Req:
     """
 
     __slots__ = (
-        "_last", "_peak", "_placeholders", "apart", "arrival", "astray", "base", "drafts", "due", "final", "id",
+        "_last", "_peak", "_placeholders", "apart", "arrival", "astray", "base", "drafts", "due", "final", "goal", "id",
         "incarnation", "joined", "limit", "max_tokens", "noted", "place", "plain", "preempted", "priority", "prompt",
         "reach", "resting", "salt", "shadow", "steady", "suspect", "tables", "tokens",
     )  # fmt: skip
@@ -28,6 +28,7 @@ class Req:
         self.shadow, self.id, self.prompt, self.tokens = shadow, id, len(prompt), list(prompt)
         self.max_tokens = self.priority = self.arrival = self.incarnation = 0
         self.salt = ""
+        self.goal = 0
         self.limit = 0  # tokens it may have, outputs included
         self.place = Place.WAITING
         self.base = self._peak = self.noted = 0  # noted: positions whose KV writes are recorded in memory

@@ -14,6 +14,7 @@ from preempt_oracle.monitor.memory import Host, Memory
 from preempt_oracle.monitor.plan import Plan
 from preempt_oracle.monitor.request import Req
 from preempt_spec.events import DEVICE, HOST, Header, Limits
+from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Policy
 from preempt_spec.state import needed_pages
 from preempt_spec.view import HOLE, Copy, Cycle
@@ -36,7 +37,9 @@ class Shadow(Members):
             Host(group, pool[HOST, g].total if (HOST, g) in pool else 0) for g, group in enumerate(header.groups)
         ]
         self.pages = tuple(m.page for m in self.memory)
+        # The short cuts know of growth one by one, and of a queue whose head is next.
         self.simple = len(self.memory) == 1 and self.memory[0].kind == "full" and not header.limits.drafts
+        self.simple = self.simple and not passes_over(policy)
         # Made-up ids hold nothing worth remembering.
         self.looks = "blocks" in header.observes
         self.hosts = any(h.total for h in self.host)
@@ -51,6 +54,7 @@ class Shadow(Members):
         self.last_frame = -1
         self.stall = 0
         self.paused = False
+        self.gated = False
         self.ahead = False  # a token that still flew was granted
         self.cycle: Cycle | None = None
         self.plan = Plan(-1, ())

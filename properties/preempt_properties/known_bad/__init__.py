@@ -17,6 +17,7 @@ from preempt_properties.known_bad import (
     queues,
     reset,
     returns,
+    starving,
     stream,
     swaps,
     victims,
@@ -39,6 +40,7 @@ _MODULES = (
     liveness,
     edges,
     controls,
+    starving,
 )
 
 #: Every known-bad scheduler, in the order of the modules.

@@ -9,11 +9,15 @@ from attrs import evolve
 
 from preempt_properties.scenario import Control, Scenario, Step
 from preempt_spec.offload import Offloading
+from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Policy, Release
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 
-EVERYWHERE = tuple(PROFILES)
+#: Those whose reference makes room for one requester at a time: what most schedulers here get wrong. The others, which
+#: make room behind a whole pass, have a few of their own (`starving`).
+EVERYWHERE = tuple(p for p, profile in PROFILES.items() if not passes_over(profile.contract))
+STARVING = tuple(p for p in PROFILES if p not in EVERYWHERE)
 MIXED = ("vllm-fcfs", "vllm-priority")
 RECOMPUTING = (*MIXED, "nano-vllm", "vidur-vllm")
 CACHING = (*MIXED, "nano-vllm")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from preempt_spec.events import Group, Limits
 from preempt_spec.policies.policy import (
+    AfterPreemption,
     AfterSelf,
     Fence,
     FullHit,
@@ -53,7 +55,7 @@ def want(s: View, request: str) -> int:
     r = s.request(request)
     lack = len(r.tokens) + r.placeholders + r.drafts - r.computed
     # The last token that may be known is sampled, never computed.
-    room = min(lack, s.limits.max_length - 1 - r.computed, s.limits.budget - s.plan.spent)
+    room = min(lack, s.limits.max_length - 1 - r.computed, s.limits.budget - spent_before(s, request)[0])
     if s.limits.long_prefill and len(s.live()) > 1:
         # vLLM's adaptive threshold never caps below a fair share of the budget (0.31.0 v1/core/sched/scheduler.py).
         room = min(room, max(s.limits.long_prefill, s.limits.budget // len(s.live())))
@@ -147,13 +149,62 @@ def held_back(s: View) -> bool:
     return False
 
 
-def visits(s: View) -> tuple[str, ...]:
-    """Running requests in the order in which a step looks at them."""
-    return tuple(reversed(s.running)) if s.policy.victim is Victim.ITSELF_NEWEST_FIRST else tuple(s.running)
+def passes_over(policy: Policy) -> bool:
+    """Whether a step looks at everybody before it makes room, and passes over who does not fit."""
+    return policy.phase in (Phase.DECODE_FIRST, Phase.CHUNKS_FIRST)
+
+
+def visiting(s: View) -> tuple[str, ...]:
+    """Those who run, in the order in which a step looks at them."""
+    if s.policy.victim is Victim.ITSELF_NEWEST_FIRST:
+        return tuple(reversed(s.running))
+    if not passes_over(s.policy):
+        return tuple(s.running)
+    first = s.policy.phase is Phase.DECODE_FIRST
+
+    def decodes(r: str) -> bool:
+        at, _ = s.plan.granted.get(r, (s.request(r).computed, 0))  # a grant may end its prefill
+        return at >= s.request(r).goal
+
+    return tuple(sorted(s.running, key=lambda r: decodes(r) is not first))
+
+
+def spent_before(s: View, request: str) -> tuple[int, int]:
+    """Tokens of the step's budget that are gone when it is `request`'s turn, and the requests that took them."""
+    if not passes_over(s.policy):
+        return s.plan.spent, len(s.plan.granted)
+    order = visiting(s)
+    if request not in order:
+        return s.plan.spent, len(s.plan.granted)
+    before = [s.plan.granted[r][1] for r in order[: order.index(request)] if r in s.plan.granted]
+    return sum(before), len(before)
+
+
+def unvisited(s: View, request: str) -> str | None:
+    """Why the pass over those who run ended before it came to `request`, or None if it did come there."""
+    tokens, requests = spent_before(s, request)
+    if tokens >= s.limits.budget:
+        return "budget"
+    return "batch full" if s.policy.slots is Slots.BATCH and requests >= s.limits.max_running else None
+
+
+def starved(s: View) -> tuple[str, ...]:
+    """Who was looked at in this step, got nothing, and still runs. The grants of the step are all made by then."""
+    rest = (r for r in visiting(s) if r not in s.plan.granted and r not in s.plan.pending)
+    return tuple(r for r in rest if unvisited(s, r) is None and not ends(s, r))
+
+
+def ends(s: View, request: str) -> bool:
+    """Whether there is nothing to compute for it until an output is back, or it is over."""
+    r = s.request(request)
+    return bool(
+        (r.placeholders and r.placeholders >= room_for_outputs(s, r))
+        or r.computed >= min(len(r.tokens) + r.placeholders, s.limits.max_length - 1)
+    )
 
 
 def eligible(s: View, requester: str) -> tuple[str, ...]:
-    """Who may be preempted for `requester`, in running order."""
+    """Who may be preempted for `requester`, in the order in which they are looked at."""
     if s.policy.victim in (Victim.LAST_RUNNING, Victim.WORST_PRIORITY):
         return tuple(s.running)
     if s.policy.victim is Victim.ITSELF_NEWEST_FIRST:
@@ -163,6 +214,10 @@ def eligible(s: View, requester: str) -> tuple[str, ...]:
     if s.policy.victim is Victim.FEWEST_OUTPUTS:
         return tuple(s.running) if len(s.running) > 1 else ()
     plan = s.plan
+    if s.policy.victim is Victim.LAST_STARVED:
+        # Behind a first victim some may fit by what it gave back: they starved all the same.
+        who = starved(s) if len(s.running) > 1 else ()
+        return who if plan.served else tuple(r for r in who if not fits(s, r))
     rest = tuple(r for r in s.running if r != requester and r not in plan.granted and r not in plan.pending)
     return rest or ((requester,) if s.request(requester).place is Place.RUNNING else ())
 
@@ -171,7 +226,7 @@ def victim(s: View, requester: str) -> str | None:
     """The victim: arg-max of the policy's total order over the eligible requests; None if nobody is eligible."""
     who = eligible(s, requester)
     match s.policy.victim:
-        case Victim.LAST_RUNNING | Victim.LAST_UNPLANNED | Victim.ITSELF_NEWEST_FIRST:
+        case Victim.LAST_RUNNING | Victim.LAST_UNPLANNED | Victim.ITSELF_NEWEST_FIRST | Victim.LAST_STARVED:
             return who[-1] if who else None
         case Victim.WORST_PRIORITY:
             order = [(s.request(r).priority, s.request(r).arrival, -i, r) for i, r in enumerate(who)]
@@ -248,6 +303,56 @@ def next_admitted(s: View) -> str | None:
     return next(ready, None)
 
 
+def taking_turns(s: View) -> tuple[str, ...]:
+    """Who waits and is ready, in the order in which a step looks at them: a swapped one, then another, and so on."""
+    swapped, waiting = iter(s.swapped), iter(s.waiting)
+    turns = [r for pair in zip_longest(swapped, waiting) for r in pair if r is not None]
+    return tuple(r for r in turns if r not in s.plan.skipped and not awaits_output(s, r))
+
+
+def overtaken(s: View, request: str) -> str | None:
+    """The first that had to be admitted before `request`; None: nobody had to."""
+    if not passes_over(s.policy):
+        first = next_admitted(s)
+        return None if first == request else str(first)
+    turns = taking_turns(s)
+    older = turns[: turns.index(request)] if request in turns else ()
+    if s.plan.admitted:  # whose turn it is among both queues is not told any more by what is left of them
+        queue = s.swapped if request in s.swapped else s.waiting
+        older = tuple(w for w in older if w in queue)
+    return next((w for w in older if surely_fits(s, w)), None)
+
+
+def surely_fits(s: View, request: str) -> bool:
+    """Whether a waiting request's first tokens fit, however little of its prefix the engine finds."""
+    r, limits = s.request(request), s.limits
+    known, left = len(r.tokens), s.limits.budget - s.plan.spent
+    lack = known - r.computed
+    tokens = min(lack, left, limits.long_prefill or lack) if limits.chunked else lack
+    if tokens < 1 or tokens > left:
+        return False
+    end = known if limits.whole_fit else r.computed + tokens
+    mark = limits.watermark if s.running else 0
+    for g, group in enumerate(s.groups):
+        # Findable pages that nobody holds are free until they are hit.
+        idle = blocks_for(s.best_hit(request), group.page_size) if limits.caching else 0
+        need = max(blocks_at_once(group, end), pages_for(group, r.computed + tokens))
+        if need - len(r.tables[g]) + idle + mark > s.free(g):
+            return False
+    return True
+
+
+def gate_closed(s: View) -> bool:
+    """Whether an earlier preemption keeps everybody out."""
+    match s.policy.after_preemption:
+        case AfterPreemption.CLOSED:
+            return bool(s.plan.demoted)
+        case AfterPreemption.OPEN:
+            return False
+        case AfterPreemption.UNTIL_FINISH:
+            return s.gated
+
+
 def room_for_outputs(s: View, r: RequestView) -> int:
     """Tokens a request may still emit: what is sampled beyond is cut off."""
     return min(r.prompt + r.max_tokens, s.limits.max_length) - len(r.tokens)
@@ -281,14 +386,21 @@ def skip_guard(s: View, request: str) -> str | None:
         return plan.skipped[request]
     if s.paused:
         return "paused"
-    if plan.spent_running >= s.limits.budget:
+    if passes_over(s.policy):
+        if guard := unvisited(s, request):
+            return guard
+    elif plan.spent_running >= s.limits.budget:
         return "budget"
-    if s.policy.phase is not Phase.MIXED and plan.admitted:
+    if s.policy.phase in (Phase.PREFILL_FIRST, Phase.TURNS) and plan.admitted:
         return "exclusive prefill"
     if s.policy.after_self is AfterSelf.STOP and plan.self_preempted:
         return "stopped"
-    if s.policy.slots is Slots.BATCH and len(plan.granted) >= s.limits.max_running:
+    if s.policy.slots is Slots.BATCH and len(plan.granted) >= s.limits.max_running and not passes_over(s.policy):
         return "batch full"
+    if s.policy.victim is Victim.LAST_STARVED and plan.demoted:
+        need, supply = pressure(s, starved(s))
+        if need <= supply or len(s.running) == 1:
+            return "room was made for the next step"
     if r.placeholders and r.placeholders >= room_for_outputs(s, r):
         return "its last output flies"
     if r.computed >= min(len(r.tokens) + r.placeholders, s.limits.max_length - 1):

@@ -20,6 +20,10 @@ class Victim(Enum):
     LATEST_UNPLANNED = "the latest arrival not yet considered in this step; the requester if there is none"
     ITSELF_NEWEST_FIRST = "the requester itself; who runs is looked at from the last position to the first"
     FEWEST_OUTPUTS = "the fewest outputs; of equals the longest prompt, then the last position; never the only one"
+    LAST_STARVED = (
+        "behind a whole pass, the last of those it found no room for, until the others fit together in the next step; "
+        "never the only one that runs"
+    )
 
 
 class Order(Enum):
@@ -116,6 +120,11 @@ class Phase(Enum):
     MIXED = "running requests first, then admissions"
     PREFILL_FIRST = "admissions if any fits, and then nothing else; otherwise the running requests"
     TURNS = "admissions or the running requests, in turns of the engine's; those too, if a turn admits nobody"
+    DECODE_FIRST = (
+        "who decodes, then who still prefills, then admissions, a swapped request and another in turn; who does not "
+        "fit is passed over"
+    )
+    CHUNKS_FIRST = "as DECODE_FIRST, but who still prefills comes before who decodes"
 
 
 class AfterPreemption(Enum):
@@ -123,6 +132,7 @@ class AfterPreemption(Enum):
 
     CLOSED = "no admission in a preempting step"
     OPEN = "admission goes on"
+    UNTIL_FINISH = "no admission until a request finishes, or nobody runs"
 
 
 class AfterSelf(Enum):

@@ -11,7 +11,8 @@ from preempt_spec.policies.functions import (
     blocks_at_once,
     excused,
     fits,
-    next_admitted,
+    gate_closed,
+    overtaken,
     requeue_at,
     shared_pages,
     slot_free,
@@ -158,8 +159,8 @@ ORDER = rule(
 def nobody_overtaken(s: View, e: Grant | Load) -> Iterator[str | None]:
     """The admitted request is the first that is ready. Who was loading already had its turn."""
     if s.request(e.request).place in (Place.WAITING, Place.SWAPPED):
-        first = next_admitted(s)
-        yield None if e.request == first else f"{e.request} was admitted before {first}"
+        first = overtaken(s, e.request)
+        yield None if first is None else f"{e.request} was admitted before {first}"
 
 
 @on(ORDER, Close, "queues")
@@ -231,8 +232,8 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
     if r.place is Place.RUNNING:
         return
     known = len(r.tokens)
-    if s.plan.demoted and s.policy.after_preemption is AfterPreemption.CLOSED:
-        yield f"{e.request} was admitted in a step that preempted {s.plan.demoted[0]}"
+    if gate_closed(s):
+        yield f"{e.request} was admitted {_after(s)}"
     elif s.paused and r.place is not Place.LOADING:  # who holds memory already goes on
         yield f"{e.request} was admitted while the scheduler is paused"
     elif not slot_free(s):
@@ -247,12 +248,18 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
 def load_gates_open(s: View, e: Load) -> Iterator[str | None]:
     """Who loads takes memory as who is admitted does: the same gates, the slot apart."""
     if s.request(e.request).place is Place.WAITING:
-        if s.plan.demoted and s.policy.after_preemption is AfterPreemption.CLOSED:
-            yield f"{e.request} begins to load in a step that preempted {s.plan.demoted[0]}"
+        if gate_closed(s):
+            yield f"{e.request} begins to load {_after(s)}"
         elif s.paused:
             yield f"{e.request} begins to load while the scheduler is paused"
         else:
             yield _fits(s, e, len(s.request(e.request).tokens))
+
+
+def _after(s: View) -> str:
+    if s.policy.after_preemption is AfterPreemption.UNTIL_FINISH:
+        return "although nobody finished since the last preemption"
+    return f"in a step that preempted {s.plan.demoted[0]}"
 
 
 def _splits(s: View, end: int, known: int) -> bool:

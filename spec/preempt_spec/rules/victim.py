@@ -61,10 +61,6 @@ MINIMAL = rule(
     "victim/minimal",
     Kind.POLICY,
     "Preemption stops once the need is at most the supply.",
-    lacks={
-        "alone": "victims that nobody needed come back and are taken again: in a few workloads for ever, which "
-        "live/progress notices many steps later; in the others nobody but this rule does",
-    },
 )
 
 
@@ -84,8 +80,8 @@ YIELD = rule(
     Kind.MUST,
     "If a victim's release was fenced there is no further victim for the same trigger: wait.",
     lacks={
-        "alone": "as of victim/minimal: in a few workloads the victims taken too many keep each other from getting "
-        "anywhere, which live/progress notices many steps later",
+        "alone": "in a few workloads the victims taken too many keep each other from getting anywhere, which "
+        "live/progress notices many steps later; in the others nobody but this rule does",
     },
 )
 

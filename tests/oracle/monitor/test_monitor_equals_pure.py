@@ -19,6 +19,7 @@ from preempt_properties.strategies import Stream, streams
 from preempt_properties.workload import workload
 from preempt_spec import events as ev
 from preempt_spec.offload import Offloading
+from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.profiles import PROFILES
 
 
@@ -55,7 +56,11 @@ def test_corrupted_streams_end_in_every_way():
     assert len(ends) >= 15, ends  # many rules are the first to be broken
 
 
-@pytest.mark.parametrize("policy", PROFILES)
+#: Under the others, which make room behind a whole pass, all goes through the clauses.
+SHORT = [p for p, profile in PROFILES.items() if not passes_over(profile.contract)]
+
+
+@pytest.mark.parametrize("policy", SHORT)
 def test_the_short_cuts_are_taken(policy: str, monkeypatch: pytest.MonkeyPatch):
     """What is proved equal above is the fast path too: it judges most steps, and all of its branches run."""
     taken: Counter[str] = Counter()

@@ -1,0 +1,85 @@
+"""Schedulers that make room behind a whole pass, for all who starved in it, and get that wrong."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from preempt_properties.known_bad.base import STARVING, KnownBad
+from preempt_spec import events as ev
+from preempt_spec.policies.functions import eligible, taking_turns
+
+
+class TakesTheFirstWhoStarves(KnownBad):
+    """Preempts the first of those who starved, not the last."""
+
+    rule = "victim/choice"
+    policies = STARVING
+
+    def choose_victim(self, request: str) -> str | None:
+        """The wrong end of the order."""
+        return next(iter(eligible(self.state, request)), None)
+
+
+class TakesAllWhoStarve(KnownBad):
+    """Goes on preempting though those who are left fit together."""
+
+    rule = "victim/minimal"
+    policies = STARVING
+
+    def content(self, hungry: tuple[str, ...]) -> bool:
+        """Never, while somebody is left."""
+        return not self.left(hungry)
+
+
+class LetsThemStarve(KnownBad):
+    """Makes room only when nobody at all could be served."""
+
+    rule = "victim/duty"
+    policies = STARVING
+
+    def relieve(self, hungry: tuple[str, ...]) -> bool:
+        """Not behind a batch."""
+        return not self.state.plan.granted and super().relieve(hungry)
+
+
+class PutsItsVictimsInFront(KnownBad):
+    """Puts a victim in front of those who wait, where the back is its place."""
+
+    rule = "queue/front"
+    policies = STARVING
+
+    def requeue(self, victim: str) -> None:
+        """At the wrong end."""
+        r = self.state.request(victim)
+        queue = "swapped" if r.computed else "waiting"
+        self._act(ev.Requeue(victim, len(self.state.plan.granted), queue, 0, len(r.tokens)))
+
+
+class AdmitsBeforeAFinish(KnownBad):
+    """Admits as soon as there is room again, though nobody finished since the last preemption."""
+
+    rule = "queue/admission"
+    policies = STARVING
+
+    def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
+        """As if nobody had been preempted."""
+        state = self.state
+        self.state = evolve(state, gated=False)
+        answer = super().may_admit(request, tokens, hit, blocks)
+        self.state = state
+        return answer
+
+
+class LooksAtTheLastFirst(KnownBad):
+    """Looks at those who wait from the last on, and passes over older ones that fit."""
+
+    rule = "queue/order"
+    policies = STARVING
+
+    def admit_who_fits(self) -> None:
+        """The wrong way round."""
+        for r in reversed(taking_turns(self.state)):
+            blocks, hit = self.find_prefix(r)
+            tokens = self.first_tokens(r, hit)
+            if not self.state.paused and tokens > 0 and self.may_admit(r, tokens, hit, blocks):
+                self.grant(r, tokens, hit, blocks)
