@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_made_does_not_lose_the_finding(run, here, adapt
         ((), "name one engine"),
         (("reference", "--stdio", "true"), "name one engine"),
         (("reference",), "--policy is needed"),
-        (("gpt==1",), "unknown engine 'gpt==1'; known: vllm, vidur, nano-vllm-fork, reference"),
+        (("gpt==1",), "unknown engine 'gpt==1'; known: vllm, lmdeploy, vidur, nano-vllm-fork, reference"),
         (("vidur==../x",), "'../x' is not a version"),
         (("vidur==0.0.26",), "vidur==0.0.26 is not installed: preempt-oracle engines install vidur==0.0.26"),
         (("vllm",), "preempt-oracle engines install vllm==0.33.0"),
