@@ -18,7 +18,7 @@ def test_the_matrix_of_one_scheduler(run, here):
     rows = [line for line in result.stdout.splitlines() if line.startswith("RequeuesAtTheBack")]
     assert len(rows) == len(RequeuesAtTheBack.policies)
     assert all("queue/front" in row for row in rows)
-    assert "5 of 5 searches end with the rule that is broken, for 1 scheduler" in result.stdout
+    assert "6 of 6 searches end with the rule that is broken, for 1 scheduler" in result.stdout
     report = json.loads((here / "out.json").read_text(encoding="utf-8"))
     assert [k["profile"] for k in report["kills"]] == list(RequeuesAtTheBack.policies)
     assert {(k["rule"], tuple(k["named"]), k["group"], k["fault"]) for k in report["kills"]} == {
@@ -32,8 +32,8 @@ def test_another_rule_is_exit_1(run, monkeypatch):
     monkeypatch.setattr(RequeuesAtTheBack, "rule", "queue/order")
     result = run("zoo", "--only", "RequeuesAtTheBack", "--jobs", "1")
     assert result.exit_code == 1
-    assert "0 of 5 searches" in result.stdout
-    assert result.stdout.count("wrong: RequeuesAtTheBack") == 5
+    assert "0 of 6 searches" in result.stdout
+    assert result.stdout.count("wrong: RequeuesAtTheBack") == 6
 
 
 def test_json_alone(run):
