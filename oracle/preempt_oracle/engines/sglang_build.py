@@ -20,7 +20,7 @@ import warnings
 from array import array
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:  # else run by path, in the engine's Python, where this package is not installed
     from preempt_oracle.engines.child import Unsupported, require
 else:
     from child import Unsupported, require

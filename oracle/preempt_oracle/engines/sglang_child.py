@@ -84,9 +84,17 @@ class SGLang(Engine):
 
     def start(self, config: dict[str, Any]) -> Reply:
         self._drop()  # of a start that ended in an error and was never stopped
+        version = version_of("sglang")
+        if version not in VERIFIED:
+            raise Unsupported(
+                f"sglang {version}: this adapter makes the scheduler of {', '.join(VERIFIED)}, part by part"
+            )
+        if self.sgl is None:  # before anything is refused: only the first answer may take as long as an import does
+            self.sgl = load()
         self.injection = inject(config, FAULTS)
         if config.get("policy") != POLICY:
-            raise Refused(f"policy {config.get('policy')!r}: this adapter drives {POLICY!r} only")
+            # Preemption at admission by priority (--enable-priority-preemption) is not driven yet.
+            raise Refused(f"policy {config.get('policy')!r}: this adapter drives {POLICY!r} only, without priorities")
         config = fixed(config, chunked=False, whole_fit=True, long_prefill=0, watermark=0, frames=1)
         if unknown := sorted(config.get("options") or {}):
             raise Refused(f"unknown option {unknown[0]!r}; there are none")
@@ -106,17 +114,9 @@ class SGLang(Engine):
             raise Refused(f"budget={shape.budget}: needs max_length ({shape.longest}) and max_running or more")
         if shape.longest >= (shape.blocks - 1) * shape.page:
             raise Refused(f"max_length={shape.longest}: the front end shortens what leaves no page and a token free")
-        version = version_of("sglang")
-        if version not in VERIFIED:
-            raise Unsupported(
-                f"sglang {version}: this adapter makes the scheduler of {', '.join(VERIFIED)}, part by part"
-            )
-        if self.sgl is None:
-            self.sgl = load()
         self.shape = shape
         self.scheduler = build(self.sgl, shape)
         self.live: dict[str, Any] = {}
-        self.retracted: set[str] = set()
         self.frame = -1
         self.flying: dict[int, Any] = {}
         if self.injection is not None:

@@ -186,6 +186,27 @@ def _old_row(into: Injection, on: Any) -> None:
     into.wrap(on.batch, "prepare_for_extend", prepare)
 
 
+def _keeps_its_twin(into: Injection, on: Any) -> None:
+    inside: list[Any] = []
+    rows = on.scheduler.req_to_token_pool
+
+    def checkpoint(original: Any, req: Any, *args: Any, **kwargs: Any) -> Any:
+        inside.append(req)
+        try:
+            return original(req, *args, **kwargs)
+        finally:
+            inside.pop()
+
+    def write(original: Any, indices: Any, values: Any) -> Any:
+        if inside and not inside[0].finished() and (rows.req_to_token[indices] != values).any():
+            into.acted()
+            return None
+        return original(indices, values)
+
+    into.wrap(on.scheduler.tree_cache, "checkpoint", checkpoint)
+    into.wrap(rows, "write", write)
+
+
 def _publishes_too_early(into: Injection, on: Any) -> None:
     cache, page = on.scheduler.tree_cache, on.scheduler.page_size
 
@@ -264,6 +285,13 @@ MEMORY: tuple[Fault, ...] = (
     ),
     Fault("row-of-another", "Lets a request read the first page of another.", ("resume/message",), _row_of_another),
     Fault("old-row", "Lets a resumed request read the pages it had before.", ("resume/message",), _old_row),
+    Fault(
+        "keeps-its-twin",
+        "Lets a request go on reading pages that were freed because the tree has the same.",
+        ("resume/message",),
+        _keeps_its_twin,
+        config=_CACHED,
+    ),
     Fault(
         "publishes-too-early",
         "Puts pages into the tree when their prefill is planned.",
