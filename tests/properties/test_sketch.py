@@ -12,9 +12,13 @@ from preempt_properties.scenario import Scenario
 from preempt_properties.sketch import Shown, Sketch, exact
 from preempt_properties.workload import CAPABILITIES, EVERYTHING, workload
 from preempt_spec import events as ev
+from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Release
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
+
+#: The sketch makes room for one requester at a time; under the others it only aims, and is held to nothing.
+SKETCHED = [n for n, p in PROFILES.items() if p.contract.release is Release.AT_ONCE and not passes_over(p.contract)]
 
 
 def reference(scenario: Scenario) -> list[Shown]:
@@ -33,7 +37,7 @@ def reference(scenario: Scenario) -> list[Shown]:
     return shown
 
 
-@pytest.mark.parametrize("policy", [n for n, p in PROFILES.items() if p.contract.release is Release.AT_ONCE])
+@pytest.mark.parametrize("policy", SKETCHED)
 @given(data=st.binary(max_size=240))
 def test_the_sketch_is_the_reference_step_by_step(policy: str, data: bytes):
     # Ties livelock under some policies, and then the two give up at different lengths: they are compared up to there.
@@ -49,7 +53,7 @@ def test_the_sketch_is_the_reference_step_by_step(policy: str, data: bytes):
     assert len(mine) == len(theirs) or both > 30
 
 
-@pytest.mark.parametrize("policy", PROFILES)
+@pytest.mark.parametrize("policy", SKETCHED)
 @given(data=st.binary(max_size=240))
 def test_it_ends_on_any_workload(policy: str, data: bytes):
     scenario = workload(Bytes(data), policy, capabilities=EVERYTHING | {"ties"})

@@ -34,6 +34,7 @@ from preempt_properties.workload import CAPABILITIES, workload
 from preempt_spec import HISTORY, SPEC_VERSION, Release
 from preempt_spec import micro as mi
 from preempt_spec.micro import Malformed
+from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.rules import RULES, Kind
 from preempt_spec.rules.rule import advisory, on, rule
@@ -98,7 +99,11 @@ def breaking(policy: str, seeds: range) -> Iterator[Stream]:
                 yield Stream(scenario, head, contract, events, variant.__name__, 0)
 
 
-@pytest.mark.parametrize("policy", PROFILES)
+#: Few known-bad schedulers make room behind a whole pass: too few rules are followed there.
+SEVERAL = [p for p, profile in PROFILES.items() if not passes_over(profile.contract)]
+
+
+@pytest.mark.parametrize("policy", SEVERAL)
 def test_monitor_and_pure_system_agree_on_advice_and_go_on_behind_it(policy, upcoming):
     ends: Counter[str] = Counter()
     told: Counter[str] = Counter()
