@@ -25,7 +25,7 @@ RETRACTING = ("sglang-retract",)
 #: Those whose victims serve one requester, and go in front, or to a place of their own.
 ONE_BY_ONE = tuple(p for p in EVERYWHERE if p not in RETRACTING)
 SWAPPING = ("vllm-v0-swap",)
-BUT_LAZY = tuple(name for name, p in PROFILES.items() if p.contract.release is Release.AT_ONCE)
+BUT_LAZY = tuple(p for p in EVERYWHERE if PROFILES[p].contract.release is Release.AT_ONCE)
 
 
 class KnownBad(Reference):
