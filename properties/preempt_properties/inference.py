@@ -261,23 +261,22 @@ class _Search:
 
     def _allowed(self, fixed: Values) -> Values | None:
         """Values that no nogood rules out, the preferred ones where that can be."""
-        order = [*fixed, *(k for k in KNOBS if k not in fixed)]
-        chosen: dict[str, Any] = {}
-        # Looked at when the last of its knobs is chosen.
-        due: dict[str, list[Nogood]] = {knob: [] for knob in KNOBS}
-        for nogood in self.nogoods:
-            due[max((k for k, _ in nogood), key=order.index)].append(nogood)
+        domains: dict[str, tuple[Any, ...]] = {
+            knob: (fixed[knob],) if knob in fixed else tuple(sorted(KNOBS[knob], key=lambda v: v is not first))
+            for knob, first in self.preferred.items()
+        }
+        return self._without(domains)
 
-        def extend(depth: int) -> bool:
-            if depth == len(order):
-                return True
-            knob = order[depth]
-            domain = (fixed[knob],) if knob in fixed else KNOBS[knob]
-            for value in sorted(domain, key=lambda v: v is not self.preferred[knob]):
-                chosen[knob] = value
-                if not any(all(chosen[k] is v for k, v in nogood) for nogood in due[knob]) and extend(depth + 1):
-                    return True
-            del chosen[knob]
-            return False
-
-        return dict(chosen) if extend(0) else None
+    def _without(self, domains: dict[str, tuple[Any, ...]]) -> Values | None:
+        """One value from each domain. Only what a nogood names is ever changed: few knobs, of many."""
+        values = {knob: domain[0] for knob, domain in domains.items()}
+        nogood = next((n for n in self.nogoods if all(values[k] is v for k, v in n)), None)
+        if nogood is None:
+            return values
+        for knob, value in sorted(nogood, key=lambda item: item[0]):
+            if rest := tuple(v for v in domains[knob] if v is not value):
+                # The first of its knobs that has another value: those before it have this one.
+                if (found := self._without({**domains, knob: rest})) is not None:
+                    return found
+                domains = {**domains, knob: (value,)}
+        return None
