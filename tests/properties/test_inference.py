@@ -30,6 +30,8 @@ from preempt_spec.reference import Reference
 from preempt_spec.state import initial
 from preempt_spec.system import clauses, run
 
+pytestmark = pytest.mark.long  # seconds each; what the commands make of it is in tests/oracle/cli/test_infer.py
+
 #: What no run of the reference can tell, as long as the other knobs are as they are.
 LEFT_OPEN: dict[str, set[str]] = {
     "vllm-fcfs": {"after_self", "fence", "oversize"},
@@ -61,7 +63,6 @@ def explained(runs: list[Ran], policy: str) -> Explained:
     return found
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("policy", PROFILES)
 def test_the_reference_is_taken_for_what_it_is(policy: str):
     runs, contract = ran(policy, range(150)), PROFILES[policy].contract
@@ -71,7 +72,6 @@ def test_the_reference_is_taken_for_what_it_is(policy: str):
     assert {k.name for k in knobs if k.value is None} == LEFT_OPEN[policy]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("policy", "knob", "value"),
     [

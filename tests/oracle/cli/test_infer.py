@@ -71,6 +71,7 @@ def test_the_reference_is_what_its_profile_says(run, here):
     assert all(loads((here / "told" / f"{name}.toml").read_text()).config.policy == "vllm-priority" for name in files)
 
 
+@pytest.mark.long
 def test_another_policy_than_the_profile_s_is_named(run, module):
     result = run("infer", "--adapter", f"{module}:Unjust", "--policy", "vllm-fcfs", "--seed", 1, "--workloads", 15)
     assert result.exit_code == 1
