@@ -52,7 +52,9 @@ def test_what_broke_is_said_in_words_and_drawn(snapshot):
     for words in ("resume/publish", RULES["resume/publish"].sentence, CAUSES["resume/publish"]):
         assert words.replace("'", "&#39;") in html
     body = re.sub(r"<(style|script)[^>]*>.*?</\1>", r"<\1>…</\1>", html, flags=re.S)
-    assert re.sub(r"sha256-[\w+/=]+|preempt-oracle [\d.]+", "…", body) == snapshot
+    # Neither where this checkout is nor how it was installed is part of the structure.
+    body = re.sub(r"sha256-[\w+/=]+|(?<=content=\"preempt-oracle )[^\"]+", "…", body)
+    assert body.replace(str(VECTORS), "vectors") == snapshot
 
 
 def test_every_rule_has_a_cause_and_a_consequence():
