@@ -147,13 +147,13 @@ def _letter(s: View, request: str) -> str:
 def _cells(s: View, group: int, numbers: dict[str, int]) -> list[int]:
     """What each cell of a pool's strip shows: of several blocks, what most of them are."""
     total = s.extent(group)
-    cells = [FREE if s.is_free(group, b) else HELD for b in range(total)]
-    if total <= BINS:  # in a strip of bins a single findable block would not show
-        cells = [CACHED if c == FREE and s.holds_page(group, b) else c for b, c in enumerate(cells)]
+    held: list[int | None] = [None] * total
     for r in s.live():
         for b in s.request(r).tables[group]:
             if 0 <= b < total:
-                cells[b] = numbers[r]
+                held[b] = numbers[r]
+    # Under pressure few are left: only those are asked for one by one.
+    cells = [_idle(s, group, b) if who is None else who for b, who in enumerate(held)]
     for b in s.shared(group):
         cells[b] = SHARED
     for b in range(s.reserved(group)):
@@ -162,6 +162,13 @@ def _cells(s: View, group: int, numbers: dict[str, int]) -> list[int]:
     if size < 2:
         return cells
     return [max({*part}, key=part.count) for part in (cells[i : i + size] for i in range(0, total, size))]
+
+
+def _idle(s: View, group: int, block: int) -> int:
+    """What a block is that is in nobody's table."""
+    if not s.is_free(group, block):
+        return HELD
+    return CACHED if s.holds_page(group, block) else FREE
 
 
 def _runs(cells: list[int]) -> Iterator[tuple[int, int]]:
