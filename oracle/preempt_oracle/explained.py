@@ -7,6 +7,7 @@ engine is. Of a finding it is the scenario that shows it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from attrs import frozen
 
@@ -38,6 +39,9 @@ class Told:
     tally: Tally  # of this run alone
 
 
+_scenes = lru_cache(maxsize=1)(scenes)
+
+
 def reports(rule: str) -> tuple[Kind, ...]:
     """The kinds of publicly reported faults whose known-bad scheduler breaks this rule."""
     names = {v.__name__ for v in ZOO if v.rule == rule}
@@ -46,7 +50,7 @@ def reports(rule: str) -> tuple[Kind, ...]:
 
 def told(rule: str) -> Told | None:
     """Of all known-bad schedulers that break a rule, the one with the shortest scenario; None if none has any."""
-    kept = scenes()
+    kept = _scenes()
     ours = [v for v in ZOO if v.rule == rule and v.__name__ in kept]
     # The fewest commands, and one that somebody reported before one that nobody did.
     order = sorted(ours, key=lambda v: (len(kept[v.__name__].script), not v.bug, v.__name__))

@@ -1,7 +1,7 @@
 """A run as pictures: what the shadow state looked like behind each step, for the timeline of an HTML report.
 
-Constant memory, whatever the length of the trace: uneventful steps are folded into one column that says how many they
-are, and of the eventful ones the first and the last are kept.
+Whatever the length of the trace, so many columns are kept and no more: uneventful steps are folded into one that says
+how many they are, and of the eventful ones the first and the last are kept. Besides, the name of each request.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Column:
     free: tuple[int, ...]
     flying: tuple[int, ...]
     happened: tuple[str, ...]
-    eventful: bool
 
 
 @define
@@ -67,7 +66,7 @@ class Film:
     folded: int = 0  # quiet columns that fell out of `quiet`
     cut: int = 0  # columns that fell out of `last`
     after: int = 0  # quiet columns still to be shown in full
-    happened: list[str] = Factory(list)
+    happened: deque[str] = Factory(lambda: deque(maxlen=TEXT))  # since the last column
     steps: int = 0
 
     def see(self, event: wire.Event) -> None:
@@ -78,15 +77,14 @@ class Film:
                 self.happened.append(line(event, 600 if broken else 200))
             if broken:  # behind the last step: a picture of its own
                 self._flush()
-                self._keep(self._column(self.monitor.shadow.last_frame, (), (), True))
+                self._keep(self._column(self.monitor.shadow.last_frame, (), ()))
             return
         self.steps += 1
         busy = broken or self.happened or event.acts or event.resumed or event.hits or not event.requests
         demoted = [a.request for a in event.acts if type(a) is wire.Demote]
         self.happened.append(line(event, 600))
-        eventful = bool(busy) or any(x.full for x in event.sent)
-        column = self._column(event.frame, event.requests, demoted, eventful)
-        if column.eventful:
+        column = self._column(event.frame, event.requests, demoted)
+        if busy or any(x.full for x in event.sent):
             self._flush()
             self._keep(column)
             self.after = CONTEXT
@@ -118,10 +116,11 @@ class Film:
         self.cut += len(self.last) == LAST
         self.last.append(column)
 
-    def _column(self, step: int, granted: Collection[str], demoted: Collection[str], eventful: bool) -> Column:
+    def _column(self, step: int, granted: Collection[str], demoted: Collection[str]) -> Column:
         s, number = self.monitor.shadow, self._number
         live, granted = [*s.live()], {*granted}
-        happened, self.happened = tuple(self.happened[-TEXT:]), []
+        happened = tuple(self.happened)
+        self.happened.clear()
         return Column(
             step=step,
             folded=0,
@@ -134,7 +133,6 @@ class Film:
             free=tuple(s.free(g) for g in range(len(s.pages))),
             flying=tuple(s.frames),
             happened=happened,
-            eventful=eventful,
         )
 
     def _number(self, request: str) -> int:
@@ -149,13 +147,13 @@ def _letter(s: View, request: str) -> str:
 def _cells(s: View, group: int, numbers: dict[str, int]) -> list[int]:
     """What each cell of a pool's strip shows: of several blocks, what most of them are."""
     total = s.extent(group)
-    cells = [FREE if s.is_free(group, b) else HELD for b in range(total)]
-    if total <= BINS:  # in a strip of bins a single findable block would not show
-        cells = [CACHED if c == FREE and s.holds_page(group, b) else c for b, c in enumerate(cells)]
+    held: list[int | None] = [None] * total
     for r in s.live():
         for b in s.request(r).tables[group]:
             if 0 <= b < total:
-                cells[b] = numbers[r]
+                held[b] = numbers[r]
+    # Under pressure few are left: only those are asked for one by one.
+    cells = [_idle(s, group, b) if who is None else who for b, who in enumerate(held)]
     for b in s.shared(group):
         cells[b] = SHARED
     for b in range(s.reserved(group)):
@@ -163,7 +161,14 @@ def _cells(s: View, group: int, numbers: dict[str, int]) -> list[int]:
     size = -(-total // BINS)
     if size < 2:
         return cells
-    return [max(part, key=part.count) for part in (cells[i : i + size] for i in range(0, total, size))]
+    return [max({*part}, key=part.count) for part in (cells[i : i + size] for i in range(0, total, size))]
+
+
+def _idle(s: View, group: int, block: int) -> int:
+    """What a block is that is in nobody's table."""
+    if not s.is_free(group, block):
+        return HELD
+    return CACHED if s.holds_page(group, block) else FREE
 
 
 def _runs(cells: list[int]) -> Iterator[tuple[int, int]]:

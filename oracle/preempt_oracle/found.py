@@ -24,7 +24,7 @@ from preempt_properties.scenario import Scenario, ScenarioError, loads
 from preempt_spec.rules import RULES
 
 #: What an entry may leave out.
-_MAY = dict.fromkeys(("also", "generated", "beside"))
+_MAY = ("also", "generated", "beside")
 
 
 @frozen
@@ -92,7 +92,7 @@ def findings(engine: str, versions: Sequence[str], folder: Path = VECTORS) -> tu
     out = []
     for i, row in enumerate(data.pop("finding", []), 1):
         where = f"{file}: finding {i}"
-        if not isinstance(row, dict) or set(row) - _MAY.keys() != {"id", "scenario", "versions"}:
+        if not isinstance(row, dict) or set(row).difference(_MAY) != {"id", "scenario", "versions"}:
             raise ExpectedError(f"{where}: wants id, scenario, versions, perhaps {', '.join(_MAY)}, and nothing else")
         generated = row.get("generated", True)
         if not isinstance(generated, bool):

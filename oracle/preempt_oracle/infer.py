@@ -22,8 +22,6 @@ from preempt_properties.telling import Knob, Ran, narrowed
 from preempt_spec.policies.policy import Oversize, Policy
 from preempt_spec.policies.profiles import PROFILES, Deviation
 
-WORKLOADS = 150
-
 
 @frozen
 class Told:
@@ -55,6 +53,7 @@ class Inference:
     policy: str
     seed: int
     contract: Policy
+    as_built: Policy  # the contract, or what is declared of this version instead
     workloads: int = 0
     steps: int = 0
     preemptions: int = 0
@@ -74,7 +73,7 @@ class Inference:
             return Verdict.BROKEN
         if self.unexplained or any(t.agrees is False for t in self.told):
             return Verdict.VIOLATES
-        if self.causes - self.contract.causes:
+        if self.causes - self.as_built.causes:
             return Verdict.VIOLATES
         return Verdict.CONFORMS if any(t.agrees for t in self.told) and self.preemptions else Verdict.INCONCLUSIVE
 
@@ -83,7 +82,7 @@ def infer(
     connect: Callable[[], Session],
     policy: str,
     seed: int,
-    workloads: int = WORKLOADS,
+    workloads: int,
     progress: Callable[[int, float, int], None] = lambda *_: None,
 ) -> Inference:
     """Drive the engine through workloads of one profile's kind, and tell what its policy may be.
@@ -95,24 +94,24 @@ def infer(
         opened = probe(session, policy)
         header = opened.started.header
         as_built, deviations = policy_for(header, policy)
-        out = Inference(header.engine, header.version, policy, seed, PROFILES[policy].contract)
+        out = Inference(header.engine, header.version, policy, seed, PROFILES[policy].contract, as_built)
         runs: list[Ran] = []
         try:
             for n in range(workloads):
-                _run(session, out, runs, seed + n, opened, as_built)
+                _run(session, out, runs, seed + n, opened)
                 progress(n + 1, monotonic() - began, out.preemptions)
         except KeyboardInterrupt:
             out.interrupted = True
         except HarnessError as e:
             out.broken = f"the workload of seed {seed + out.workloads}: {e}"
-        _conclude(out, runs, as_built, deviations, None if out.broken else _oversize(session, opened))
+        _conclude(out, runs, deviations, None if out.broken else _oversize(session, opened))
     finally:
         session.close()
     out.seconds = monotonic() - began
     return out
 
 
-def _run(session: Session, out: Inference, runs: list[Ran], seed: int, opened: Opened, policy: Policy) -> None:
+def _run(session: Session, out: Inference, runs: list[Ran], seed: int, opened: Opened) -> None:
     scenario = _mixed(Random(seed), generated(seed, out.policy, opened.started.capabilities))
     run = drive(session, scenario)
     out.workloads += 1
@@ -120,7 +119,7 @@ def _run(session: Session, out: Inference, runs: list[Ran], seed: int, opened: O
         out.outside[run.reason] += 1
         return
     events = tuple(map(to_spec, run.events))
-    case = Case(f"seed {seed}", to_spec(run.header), events, policy)
+    case = Case(f"seed {seed}", to_spec(run.header), events, out.as_built)
     out.steps += sum(type(e) is wire.Step for e in run.events)
     out.preemptions += sum(type(a) is wire.Demote for e in run.events for a in getattr(e, "acts", ()))
     out.scenarios[case.name] = scenario
@@ -141,24 +140,24 @@ def _oversize(session: Session, opened: Opened) -> Oversize | None:
     if not isinstance(session.start(opened.config), Started):
         return None
     answer = session.add(Add("too-long", (1,) * (opened.config.max_length - 1), 2))
+    if isinstance(answer, wire.EngineError):
+        return None  # and nothing is left to be stopped
     session.stop()
     if isinstance(answer, Refused):
         return Oversize.FRONT_END
     return Oversize.SCHEDULER if isinstance(answer, wire.Reject) else None
 
 
-def _conclude(
-    out: Inference, runs: list[Ran], policy: Policy, deviations: tuple[Deviation, ...], oversize: Oversize | None
-) -> None:
+def _conclude(out: Inference, runs: list[Ran], deviations: tuple[Deviation, ...], oversize: Oversize | None) -> None:
     out.causes = frozenset().union(*(causes(run.case.events) for run in runs))
-    found = explain([run.case for run in runs], policy)
+    found = explain([run.case for run in runs], out.as_built)
     if isinstance(found, Unexplained):
         out.unexplained = found.conflicts
         return
     out.unexplained = found.cut
     declared = {d.knob: d for d in deviations}
     told = []
-    for knob in narrowed(found, runs, policy):
+    for knob in narrowed(found, runs, out.as_built):
         if knob.name == "oversize" and oversize in knob.possible:
             knob = evolve(knob, possible=(oversize,))
         told.append(Told(knob, getattr(out.contract, knob.name), declared.get(knob.name)))

@@ -9,6 +9,7 @@ refuted if no policy that has it is left. (`telling` has what is to be made of v
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, cast
@@ -218,12 +219,18 @@ def explain(cases: Sequence[Case], first: Policy) -> Explained | Unexplained:
 
 def _explicable(case: Case, preferred: Values, cut: list[tuple[Case, Conflict]]) -> Case:
     """The case, up to where no policy explains it."""
-    rest = case
-    while _Search([rest], preferred).find({}) is None:
-        first = min(rest.conflicts(preferred), key=lambda c: c.event)
-        if rest is case:
-            cut.append((case, first))
-        rest = Case(case.name, case.header, case.events[: first.event], case.policy)
+    if _Search([case], preferred).find({}) is not None:
+        return case
+
+    def explained(upto: int) -> tuple[Case, Values | None]:
+        rest = Case(case.name, case.header, case.events[:upto], case.policy)
+        return rest, _Search([rest], preferred).find({})
+
+    # What explains a run explains its beginning.
+    upto = bisect_left(range(len(case.events) + 1), True, key=lambda n: explained(n)[1] is None) - 1
+    rest, values = explained(upto)
+    assert values is not None  # nothing ever happened: anybody could have done that
+    cut.append((case, min(case.conflicts(values), key=lambda c: c.event)))
     return rest
 
 
@@ -261,13 +268,14 @@ class _Search:
 
     def _allowed(self, fixed: Values) -> Values | None:
         """Values that no nogood rules out, the preferred ones where that can be."""
-        domains: dict[str, tuple[Any, ...]] = {
-            knob: (fixed[knob],) if knob in fixed else tuple(sorted(KNOBS[knob], key=lambda v: v is not first))
-            for knob, first in self.preferred.items()
-        }
-        return self._without(domains)
+        return self._without(
+            {
+                knob: (fixed[knob],) if knob in fixed else tuple(sorted(KNOBS[knob], key=lambda v: v is not first))
+                for knob, first in self.preferred.items()
+            }
+        )
 
-    def _without(self, domains: dict[str, tuple[Any, ...]]) -> Values | None:
+    def _without(self, domains: Mapping[str, tuple[Any, ...]]) -> Values | None:
         """One value from each domain. Only what a nogood names is ever changed: few knobs, of many."""
         values = {knob: domain[0] for knob, domain in domains.items()}
         nogood = next((n for n in self.nogoods if all(values[k] is v for k, v in n)), None)
@@ -275,7 +283,7 @@ class _Search:
             return values
         for knob, value in sorted(nogood, key=lambda item: item[0]):
             if rest := tuple(v for v in domains[knob] if v is not value):
-                # The first of its knobs that has another value: those before it have this one.
+                # This is the first of its knobs that has another value: those before it have the one that it names.
                 if (found := self._without({**domains, knob: rest})) is not None:
                     return found
                 domains = {**domains, knob: (value,)}

@@ -41,8 +41,8 @@ WIDER: Mapping[str, tuple[Enum, ...]] = {
     "release": (Release.AT_ONCE, Release.LAZY),
     "returns": (Return.AT_ONCE, Return.ACK),
 }
-#: Whoever has the wider value shows it whenever somebody is preempted (swaps: where there is a host tier to swap to).
-_AT_EACH_DEMOTION = ("release", "returns", "memory")
+#: Whoever has the wider value shows it whenever somebody is preempted: it releases, or requeues, behind that.
+_AT_EACH_DEMOTION = ("release", "returns")
 #: Scenarios that are looked for.
 ENOUGH = 3
 

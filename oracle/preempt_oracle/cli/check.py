@@ -49,6 +49,7 @@ def command(
     from preempt_oracle.check import check
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cli.github import tell
+    from preempt_oracle.cli.html import possible
     from preempt_oracle.film import Film
     from preempt_oracle.report.document import document
     from preempt_oracle.report.judged import Judged, overall
@@ -59,13 +60,11 @@ def command(
     from preempt_oracle.verdict import Verdict
 
     writable(json_file)
-    writable(html_file)
-    if html_file is not None:
-        from preempt_oracle.report.timeline.page import Shown, page  # absent extras are told of before anything is read
+    possible(html_file)
     known = ledger(known_file)
     inputs: list[Judged] = []
-    films: list[Film] = []  # of the traces that could be read
-    shown: list[Shown] = []
+    films: list[Film] = []  # of the trace that is being read
+    shown: list[tuple[Judged, tuple[Film, ...]]] = []
 
     def film(monitor: Monitor) -> Callable[[Event], None]:
         films.append(Film(monitor))
@@ -79,15 +78,17 @@ def command(
         except TraceError as e:
             films.clear()
             inputs.append(Judged(name, error=str(e), fault=Verdict.UNREADABLE))
-        if html_file is not None:
-            shown.append(Shown(inputs[-1], tuple(("", film) for film in films)))
-            films.clear()
+        shown.append((inputs[-1], tuple(films)))
+        films.clear()
     if json_file != "-":
         show_all(console(), inputs, known)
     if json_file is not None:
         write(json_file, document(inputs, known, spec))
     if html_file is not None:
-        write(html_file, page(shown).encode())
+        from preempt_oracle.report.timeline.page import Shown, page
+
+        pages = [Shown(judged, tuple(("", each) for each in seen)) for judged, seen in shown]
+        write(html_file, page(pages).encode())
     if github:
         tell(inputs)
     return overall(inputs, known).exit_code

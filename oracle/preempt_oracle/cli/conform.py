@@ -59,7 +59,7 @@ def command(
     from preempt_oracle.campaign import Budget, campaign
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cli.github import tell
-    from preempt_oracle.cli.html import campaign_page
+    from preempt_oracle.cli.html import campaign_page, possible
     from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.scenarios import save
     from preempt_oracle.cli.target import target
@@ -69,8 +69,9 @@ def command(
     from preempt_oracle.report.tables import show_all
     from preempt_oracle.report.words import console, count, safe
 
-    for file in (junit_file, json_file, html_file):
+    for file in (junit_file, json_file):
         writable(file)
+    possible(html_file)
     if "-" in (junit_file, json_file) and junit_file == json_file:
         raise click.UsageError("--junit and --json cannot both go to standard output")
     known = ledger(known_file)
@@ -102,7 +103,7 @@ def command(
     if json_file is not None:
         write(json_file, document([judged], known, spec))
     if html_file is not None:
-        write(html_file, campaign_page(judged, engine, found.scenarios))
+        write(html_file, campaign_page(judged, engine, found.scenarios, spec))
     if github:
         tell([judged])
     return overall([judged], known).exit_code

@@ -24,13 +24,13 @@ def command(what: str, html_file: str | None) -> int:
     run that breaks it, step by step, by a scheduler that has the fault. Of a finding: the scenario that shows it, the
     versions that have it, and the command. --html draws the run of a rule as a timeline.
     """
-    from preempt_oracle.cli.files import writable
+    from preempt_oracle.cli.html import possible
     from preempt_oracle.cli.rules import nearest
     from preempt_oracle.explained import findings
     from preempt_oracle.report.words import console
     from preempt_spec.rules import RULES
 
-    writable(html_file)
+    possible(html_file)
     out, known = console(), findings()
     if what in RULES:
         return _rule(out, what, html_file)

@@ -79,7 +79,7 @@ def command(
     from preempt_oracle.campaign import Budget
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cli.github import tell
-    from preempt_oracle.cli.html import campaign_page
+    from preempt_oracle.cli.html import campaign_page, possible
     from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.target import target
     from preempt_oracle.fuzz.jobs import Order, one, several
@@ -91,7 +91,7 @@ def command(
     from preempt_oracle.report.words import console, safe
 
     writable(json_file)
-    writable(html_file)
+    possible(html_file)
     ledger(known_file)  # a file that cannot be used is refused before anything else
     engine = target(**named)
     chosen = engine.policy(policy)
@@ -120,7 +120,7 @@ def command(
     if json_file is not None:
         write(json_file, document([judged], fuzzed.known, spec))
     if html_file is not None:
-        write(html_file, campaign_page(judged, engine, found.scenarios))
+        write(html_file, campaign_page(judged, engine, found.scenarios, spec))
     if github:
         tell([judged])
     return overall([judged], fuzzed.known).exit_code

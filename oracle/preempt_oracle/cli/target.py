@@ -18,6 +18,7 @@ from preempt_oracle.drive import Run, drive
 from preempt_oracle.engines.building import EnvironmentFailure
 from preempt_oracle.engines.environments import ENGINES, checkout, ready, requirement, spec_of
 from preempt_properties.scenario import Option, Scenario
+from preempt_spec import SPEC_VERSION
 
 REFERENCE = "reference"
 PATIENCE = 60.0  # seconds, of a process; an adapter in this process is only hurried where that is asked for
@@ -39,11 +40,11 @@ class Target:
         """A new session. Raises HarnessError."""
         return Session(self._transport(), self.options)
 
-    def run(self, scenario: Scenario) -> Run:
+    def run(self, scenario: Scenario, spec: str = SPEC_VERSION) -> Run:
         """One scenario in a session of its own. Raises HarnessError; ClickException if the engine refuses it."""
         session = self.connect()
         try:
-            run = drive(session, scenario)
+            run = drive(session, scenario, spec=spec)
         finally:
             session.close()
         if isinstance(run, Refused):

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from preempt_oracle.adapters.protocol import Transport
+    from preempt_oracle.found import Finding
     from preempt_oracle.version_matrix import Wanted
 
 
@@ -39,13 +40,14 @@ def versions(
     from preempt_oracle.report import engine_matrix
     from preempt_oracle.report import version_matrix as report
     from preempt_oracle.report.words import console
+    from preempt_oracle.verdict import worst
 
     writable(json_file)
     writable(page_file)
     names = tuple(ENGINES) if engine == ALL else (engine,)
     if engine == ALL and versions is not None:
         raise click.UsageError("--versions is for one engine")
-    keep, line, matrices = _folder(results), _Line(), []
+    todo: list[tuple[list[Wanted], tuple[Finding, ...]]] = []  # of each engine; nothing is run before all was read
     for name in names:
         try:
             known, found = spec_of(name), listed(name)
@@ -63,6 +65,9 @@ def versions(
             for policy in known.policies
             for variant in known.variants
         ]
+        todo.append((wanted, found))
+    keep, line, matrices = _folder(results), _Line(), []
+    for wanted, found in todo:
         if fresh:
             for w in wanted:
                 (keep / w.file).unlink(missing_ok=True)
@@ -72,17 +77,17 @@ def versions(
         matrices.append(matrix)
         if json_file != "-":
             report.show(console(), matrix)
-        whole = len(matrix.rows) == len(wanted) and all(row.result is not None for row in matrix.rows)
-        if page_file is not None and not whole:
-            raise unusable(f"{page_file} was not written: not every version was run")
         if matrix.interrupted:
             break
     if json_file is not None:
         write(json_file, engine_matrix.document(matrices) if engine == ALL else report.document(matrices[0]))
     if page_file is not None:
+        ran = sum(row.result is not None for matrix in matrices for row in matrix.rows)
+        if ran < sum(len(wanted) for wanted, _ in todo):
+            raise unusable(f"{page_file} was not written: not every version was run")
         text = engine_matrix.page(matrices) if engine == ALL else report.page(matrices[0])
         write(page_file, text.encode())
-    return engine_matrix.overall(matrices).exit_code
+    return worst(m.verdict for m in matrices).exit_code
 
 
 def _chosen(given: str | None, known: tuple[str, ...]) -> tuple[str, ...]:

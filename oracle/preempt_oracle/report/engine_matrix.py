@@ -10,12 +10,9 @@ from preempt_oracle.report.document import encode
 from preempt_oracle.report.matrix import LEGEND
 from preempt_oracle.report.rulebook import cell, families
 from preempt_oracle.report.version import version
-from preempt_oracle.report.version_matrix import Document, document_of, mark
-from preempt_oracle.verdict import Verdict
+from preempt_oracle.report.version_matrix import Document, document_of
+from preempt_oracle.verdict import Verdict, worst
 from preempt_oracle.version_matrix import Row, VersionMatrix
-
-#: The first of these that occurs is that of all.
-_WORST = (Verdict.BROKEN, Verdict.VIOLATES, Verdict.INCONCLUSIVE, Verdict.CONFORMS)
 
 
 class Documents(msgspec.Struct, frozen=True):
@@ -29,15 +26,10 @@ class Documents(msgspec.Struct, frozen=True):
     engines: tuple[Document, ...]
 
 
-def overall(matrices: Sequence[VersionMatrix]) -> Verdict:
-    """That of all."""
-    return min((m.verdict for m in matrices), key=_WORST.index)
-
-
 def document(matrices: Sequence[VersionMatrix]) -> bytes:
     """The matrices as JSON."""
-    worst = overall(matrices)
-    head = ("preempt-oracle-engine-matrix", 1, version(), worst is Verdict.CONFORMS, worst.exit_code)
+    verdict = worst(m.verdict for m in matrices)
+    head = ("preempt-oracle-engine-matrix", 1, version(), verdict is Verdict.CONFORMS, verdict.exit_code)
     return encode(Documents(*head, tuple(map(document_of, matrices))))
 
 
@@ -87,13 +79,13 @@ def _page(matrices: Sequence[VersionMatrix]) -> Iterator[str]:
     for matrix in matrices:
         for f in matrix.findings:
             seen = {
-                row.wanted.version: mark(replay, f.scenario.rule)
+                row.wanted.version: replay.outcome == f.scenario.rule
                 for row in matrix.rows
                 if row.result is not None and row.wanted.expects(f)
                 for replay in row.result.replays
                 if replay.name == f.name
             }
-            shows = [v for v, said in seen.items() if said == "FAIL"]
+            shows = [version for version, shown in seen.items() if shown]
             yield (
                 f"| [{f.id}](../{f.file}) | {matrix.engine} | `{f.scenario.rule}` | "
                 f"{', '.join(shows) or 'none'}; of {len(seen)} |"

@@ -15,8 +15,7 @@ from preempt_oracle.report.words import count, safe
 from preempt_oracle.verdict import Standing, Verdict
 from preempt_spec.rules import RULES
 
-#: GitHub shows no more than ten of a kind per step.
-MOST = 10
+MOST = 10  # failures told in full in a summary
 
 
 def notes(inputs: Sequence[Judged]) -> Iterator[str]:
@@ -26,13 +25,12 @@ def notes(inputs: Sequence[Judged]) -> Iterator[str]:
             yield _command("error", judged.fault.value, f"{judged.source}: {judged.error.splitlines()[0]}")
         if judged.tally is None:
             continue
-        seen: set[str] = set()
+        seen: set[tuple[str, str]] = set()
         for f in judged.tally.failures:
-            rule = f.violation.rule
-            if rule in seen or len(seen) == MOST:
+            rule, kind = f.violation.rule, "warning" if f.known or f.advisory else "error"
+            if (rule, kind) in seen:
                 continue
-            seen.add(rule)
-            kind = "warning" if f.known or f.advisory else "error"
+            seen.add((rule, kind))
             text = f"{f.violation.message}\n{RULES[rule].sentence}\nMost likely: {CAUSES[rule]}\n{f.where}"
             yield _command(kind, rule, f"{text}\nTo see it again: {f.replay}" if f.replay else text)
         if judged.verdict is Verdict.INCONCLUSIVE:
@@ -63,13 +61,11 @@ def _summary(inputs: Sequence[Judged]) -> Iterator[str]:
     yield "| | verdict | engine | policy | runs |"
     yield "|---|---|---|---|---|"
     for judged in inputs:
-        t = judged.tally
-        about = (
-            (f"{t.engine} {t.version}", t.policy, f"{count(t.steps, 'step')}, {t.preemptions} preemptions")
-            if t
-            else ("", "", "")
-        )
-        yield f"| {' | '.join(_text(x, 200) for x in (judged.source, judged.verdict.value, *about))} |"
+        cells = [judged.source, judged.verdict.value, "", "", ""]
+        if t := judged.tally:
+            runs = f"{count(t.runs, 'run')}, {count(t.steps, 'step')}, {count(t.preemptions, 'preemption')}"
+            cells[2:] = [f"{t.engine} {t.version}", t.policy, runs]
+        yield f"| {' | '.join(_text(x, 200) for x in cells)} |"
     for judged in inputs:
         if judged.tally is None:
             continue

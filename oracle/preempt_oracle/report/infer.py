@@ -28,7 +28,7 @@ def show(out: Console, found: Inference) -> None:
         style = "red" if told.agrees is False else "dim" if told.agrees is None else ""
         table.add_row(told.knob.name, observed(told), declared(told), how(told), style=style)
     causes = ", ".join(sorted(found.causes)) or "none"
-    expected = ", ".join(sorted(found.contract.causes))
+    expected = ", ".join(sorted(found.as_built.causes))
     table.add_row("causes", safe(causes, 200), expected, f"of {count(found.preemptions, 'preemption')}")
     out.print(table)
     if found.unexplained:

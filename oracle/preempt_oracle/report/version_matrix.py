@@ -63,8 +63,7 @@ def _explain(out: Console, row: Row) -> None:
             field(out, "see", again)
 
 
-def mark(seen: Replay, rule: str) -> str:
-    """What a version made of a finding's scenario, in a word."""
+def _mark(seen: Replay, rule: str) -> str:
     if seen.refused:
         return "-"
     return {HELD: "ok", rule: "FAIL"}.get(seen.outcome, "other")
@@ -167,7 +166,7 @@ def _page(matrix: VersionMatrix) -> Iterator[str]:
         marks = []
         for v in versions:
             seen = outcomes.get((v, f.name))
-            marks.append("" if seen is None else mark(seen, f.scenario.rule))
+            marks.append("" if seen is None else _mark(seen, f.scenario.rule))
         scenario = f"[{f.id}](../{f.file})"
         yield f"| {scenario} | {f.scenario.rule} | {' | '.join(marks)} |"
     yield ""

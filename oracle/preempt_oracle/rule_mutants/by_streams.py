@@ -129,7 +129,7 @@ def told(one: Stream) -> Told:
         if broken:
             break
         state = outcome.state
-    if out[-1].state is not None:
+    if out and out[-1].state is not None:
         out[-1] = evolve(out[-1], slots=pure_slots(state))
     return Told(one, tuple(out))
 

@@ -37,6 +37,12 @@ ADAPTERS = """
         def step(self):
             raise RuntimeError("boom")
 
+    class Chokes(ReferenceEngine):
+        def add(self, cmd):
+            if cmd["request"] == "too-long":
+                raise ValueError("boom")
+            return super().add(cmd)
+
     class Idle(ReferenceEngine):
         def add(self, cmd):
             raise Refused("only on Sundays")
@@ -71,6 +77,7 @@ def test_the_reference_is_what_its_profile_says(run, here):
     assert all(loads((here / "told" / f"{name}.toml").read_text()).config.policy == "vllm-priority" for name in files)
 
 
+@pytest.mark.long
 def test_another_policy_than_the_profile_s_is_named(run, module):
     result = run("infer", "--adapter", f"{module}:Unjust", "--policy", "vllm-fcfs", "--seed", 1, "--workloads", 15)
     assert result.exit_code == 1
@@ -97,6 +104,13 @@ def test_a_broken_harness_and_nothing_told(run, module):
     result = run("infer", "--adapter", f"{module}:Idle", "--seed", 1, "--workloads", 3)
     assert result.exit_code == 4
     assert "INCONCLUSIVE  nobody was preempted" in result.stdout
+
+
+def test_an_engine_that_chokes_on_what_is_too_long_has_told_all_else(run, module):
+    words = ("--policy", "vllm-fcfs", "--seed", 1, "--workloads", 6)
+    result = run("infer", "--adapter", f"{module}:Chokes", *words)
+    assert result.exit_code == 0
+    assert "AGREES  with vllm-fcfs: " in result.stdout
 
 
 def test_bad_input(run):

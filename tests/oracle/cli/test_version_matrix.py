@@ -24,9 +24,11 @@ def test_all_engines_at_once(run, here):
     assert [e["engine"] for e in data["engines"]] == [*ENGINES]
     rows = {e["engine"]: len(e["rows"]) for e in data["engines"]}
     assert rows == {n: len(s.versions) * len(s.policies) * len(s.variants) for n, s in ENGINES.items()}
-    result = run("matrix", "all", "--results", "kept", "--page", "page.md")
+    # What was asked for besides the page is not lost with it.
+    result = run("matrix", "all", "--results", "kept", "--page", "page.md", "--json", "again.json")
     assert result.exit_code == 2
     assert "page.md was not written: not every version was run" in result.stderr
+    assert len(json.loads((here / "again.json").read_bytes())["engines"]) == len(ENGINES)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,14 @@ def test_a_broken_rule_is_an_error_with_its_sentence_and_the_command():
     assert "### `resume/publish` broken" in text
 
 
+def test_what_is_known_hides_nothing_that_is_not():
+    one = judged()
+    assert one.tally is not None
+    [f] = one.tally.failures
+    one.tally.failures[:] = [evolve(f, known="as everybody knows"), f, f]
+    assert [line.split(" ")[0] for line in notes([one])] == ["::warning", "::error"]
+
+
 @pytest.mark.parametrize(
     "hostile", ["a\n::error::b", "%0A::warning::c", "x\r\n| y |", "</td><script>", "[a](http://b)"]
 )

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from attrs import frozen
+from jinja2 import Environment
 
 from preempt_oracle.film import Column, Film
 from preempt_oracle.report.cause import CAUSES, CONSEQUENCES
@@ -24,15 +25,8 @@ from preempt_oracle.report.words import count, safe
 from preempt_oracle.verdict import Failure, Standing
 from preempt_spec.rules import RULES
 
-#: In words, for the page: standing -> a word, and the class of its colour.
-STANDINGS = {
-    Standing.VIOLATED: ("violated", "bad"),
-    Standing.KNOWN: ("known", "warn"),
-    Standing.ADVISED: ("advised", "warn"),
-    Standing.HELD: ("held", "good"),
-    Standing.NOT_EXERCISED: ("not exercised", "dim"),
-    Standing.NOT_OBSERVABLE: ("not observable", "dim"),
-}
+#: The class of its colour; others are dim.
+_COLOUR = {Standing.VIOLATED: "bad", Standing.KNOWN: "warn", Standing.ADVISED: "warn", Standing.HELD: "good"}
 EVENTS = 8  # of a failure, as text
 
 
@@ -46,8 +40,6 @@ class Shown:
 
 def page(shown: Sequence[Shown]) -> str:
     """The page."""
-    from jinja2 import Environment
-
     here = files(__package__)
     style, script = (here.joinpath(name).read_text(encoding="utf-8") for name in ("timeline.css", "timeline.js"))
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -112,11 +104,10 @@ def _rules(judged: Judged) -> list[dict[str, Any]]:
         return []
     rows = []
     for id, standing in judged.tally.standings.items():
-        word, style = STANDINGS[standing]
         rule = RULES[id]
         times = judged.tally.exercised.get(id, 0)
-        rows.append({"rule": id, "kind": rule.kind.value, "sentence": rule.sentence, "standing": word, "style": style,
-                     "times": f"{times:,}"})  # fmt: skip
+        rows.append({"rule": id, "kind": rule.kind.value, "sentence": rule.sentence, "standing": standing.value,
+                     "style": _COLOUR.get(standing, "dim"), "times": f"{times:,}"})  # fmt: skip
     return rows
 
 
@@ -124,20 +115,21 @@ def _data(film: Film) -> str:
     """The film as JSON that can stand in a script element: no `<` leaves it."""
     columns, cut = film.columns()
     s = film.monitor.shadow
-    # The step at which the monitor stopped: what it broke in may have come before its end, or behind it.
-    broken = columns[-1].step if film.monitor.violations and columns else None
+    drawn = [_column(c) for c in columns]
+    if film.monitor.violations:
+        drawn[-1]["b"] = 1  # nothing is filmed behind a violation
     data = {
         "requests": [safe(r, 60) for r in film.requests],
         "groups": [{"name": safe(g.name, 40), "page": g.page_size, "total": s.extent(i)}
                    for i, g in enumerate(s.groups)],
         "cut": cut,
-        "columns": [_column(c, broken) for c in columns],
+        "columns": drawn,
     }  # fmt: skip
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _column(c: Column, broken: int | None) -> dict[str, Any]:
-    out: dict[str, Any] = {
+def _column(c: Column) -> dict[str, Any]:
+    always = {
         "n": c.step,
         "l": c.live,
         "s": c.places,
@@ -147,7 +139,4 @@ def _column(c: Column, broken: int | None) -> dict[str, Any]:
         "f": c.free,
     }
     optional = {"k": c.folded, "x": c.swapped, "fl": c.flying, "t": c.happened}
-    out |= {k: v for k, v in optional.items() if v}
-    if c.step == broken and not c.folded:
-        out["b"] = 1
-    return out
+    return {**always, **{k: v for k, v in optional.items() if v}}
