@@ -17,6 +17,7 @@ from typing import Any, cast
 import attrs
 from attrs import define, frozen
 
+from preempt_properties.nogoods import Nogood, Nogoods
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.micro import Malformed
@@ -34,7 +35,6 @@ KNOBS: Mapping[str, tuple[Enum, ...]] = {
 }
 
 Values = Mapping[str, Any]  # a value for each knob
-Nogood = frozenset[tuple[str, Any]]
 
 
 @frozen
@@ -238,15 +238,16 @@ def _explicable(case: Case, preferred: Values, cut: list[tuple[Case, Conflict]])
 class _Search:
     cases: list[Case]
     preferred: Values
-    nogoods: dict[Nogood, None] = attrs.field(factory=dict)
+    nogoods: Nogoods = attrs.field(factory=lambda: Nogoods(KNOBS))
 
     def find(self, fixed: Values) -> Values | None:
         """A policy with these values under which nothing breaks; None if there is none."""
-        while (values := self._allowed(fixed)) is not None:
+        while (values := self.nogoods.allowed(self.preferred, fixed)) is not None:
             case, found = next(self._breaking(values), (None, []))
             if case is None:
                 return values
-            self.nogoods.update({c.nogood: None for c in found})
+            for conflict in found:
+                self.nogoods.add(conflict.nogood)
             # What told this one apart tells the next one apart, too.
             self.cases.remove(case)
             self.cases.insert(0, case)
@@ -265,26 +266,3 @@ class _Search:
         for case in [*self.cases]:
             if found := case.conflicts(values):
                 yield case, found
-
-    def _allowed(self, fixed: Values) -> Values | None:
-        """Values that no nogood rules out, the preferred ones where that can be."""
-        return self._without(
-            {
-                knob: (fixed[knob],) if knob in fixed else tuple(sorted(KNOBS[knob], key=lambda v: v is not first))
-                for knob, first in self.preferred.items()
-            }
-        )
-
-    def _without(self, domains: Mapping[str, tuple[Any, ...]]) -> Values | None:
-        """One value from each domain. Only what a nogood names is ever changed: few knobs, of many."""
-        values = {knob: domain[0] for knob, domain in domains.items()}
-        nogood = next((n for n in self.nogoods if all(values[k] is v for k, v in n)), None)
-        if nogood is None:
-            return values
-        for knob, value in sorted(nogood, key=lambda item: item[0]):
-            if rest := tuple(v for v in domains[knob] if v is not value):
-                # This is the first of its knobs that has another value: those before it have the one that it names.
-                if (found := self._without({**domains, knob: rest})) is not None:
-                    return found
-                domains = {**domains, knob: (value,)}
-        return None

@@ -21,6 +21,7 @@ from preempt_spec.policies.policy import (
     AfterPreemption,
     AfterSelf,
     Memory,
+    Need,
     Phase,
     Policy,
     Progress,
@@ -30,16 +31,17 @@ from preempt_spec.policies.policy import (
 )
 from preempt_spec.reference import OBSERVES, Reference
 
-#: Values that only allow more than the one before them.
-WIDER: Mapping[str, tuple[Enum, ...]] = {
-    "phase": (Phase.MIXED, Phase.PREFILL_FIRST),
-    "after_preemption": (AfterPreemption.CLOSED, AfterPreemption.OPEN),
-    "after_self": (AfterSelf.CONTINUE, AfterSelf.STOP),
-    "slots": (Slots.RUNNING, Slots.BATCH),
-    "progress": (Progress.EVERY_BATCH, Progress.CHUNKED),
-    "memory": (Memory.RECOMPUTE, Memory.SWAP),
-    "release": (Release.AT_ONCE, Release.LAZY),
-    "returns": (Return.AT_ONCE, Return.ACK),
+#: Values that only allow more than those before them.
+WIDER: Mapping[str, tuple[tuple[Enum, ...], ...]] = {
+    "need": ((Need.GROWTH, Need.TOGETHER), (Need.GROWTH, Need.AHEAD)),
+    "phase": ((Phase.MIXED, Phase.PREFILL_FIRST, Phase.TURNS), (Phase.MIXED, Phase.DECODE_FIRST)),
+    "after_preemption": ((AfterPreemption.UNTIL_FINISH, AfterPreemption.CLOSED, AfterPreemption.OPEN),),
+    "after_self": ((AfterSelf.CONTINUE, AfterSelf.STOP),),
+    "slots": ((Slots.RUNNING, Slots.BATCH),),
+    "progress": ((Progress.EVERY_BATCH, Progress.CHUNKED),),
+    "memory": ((Memory.RECOMPUTE, Memory.SWAP),),
+    "release": ((Release.AT_ONCE, Release.LAZY),),
+    "returns": ((Return.AT_ONCE, Return.ACK),),
 }
 #: Whoever has the wider value shows it whenever somebody is preempted: it releases, or requeues, behind that.
 _AT_EACH_DEMOTION = ("release", "returns")
@@ -78,7 +80,7 @@ def narrowed(found: Explained, runs: Sequence[Ran], policy: Policy) -> tuple[Kno
     out = []
     for left in found.knobs:
         possible, unused = [*left.possible], []
-        for narrow in WIDER.get(left.knob, ()):
+        for narrow in left.possible:
             if narrow not in possible:
                 continue
             for wide in [v for v in possible if _wider(left.knob, v, narrow)]:
@@ -91,8 +93,7 @@ def narrowed(found: Explained, runs: Sequence[Ran], policy: Policy) -> tuple[Kno
 
 
 def _wider(knob: str, value: Any, than: Any) -> bool:
-    order = WIDER[knob]
-    return value in order and order.index(value) > order.index(than)
+    return any(value in o and than in o and o.index(value) > o.index(than) for o in WIDER.get(knob, ()))
 
 
 def _occasions(values: Values, knob: str, wide: Any, runs: Sequence[Ran], policy: Policy) -> tuple[str, ...]:

@@ -114,6 +114,11 @@ def beneficiaries(s: View, request: str) -> tuple[str, ...]:
     return s.plan.served if request in s.plan.served else unserved(s)
 
 
+def makes_room_for_one(policy: Policy) -> bool:
+    """Whether a victim is for one request that cannot grow, not for all of them."""
+    return policy.need is not Need.TOGETHER and policy.victim is not Victim.LAST_STARVED
+
+
 def unserved(s: View) -> tuple[str, ...]:
     """Running requests without a grant in this step, in running order."""
     return tuple(r for r in s.running if r not in s.plan.granted and r not in s.plan.pending)

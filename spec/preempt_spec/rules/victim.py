@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, ControlDone, Grant
-from preempt_spec.policies.functions import eligible, excused, fits, pressure, victim
+from preempt_spec.policies.functions import eligible, excused, fits, makes_room_for_one, pressure, victim
 from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.policy import Release as When
 from preempt_spec.rules.rule import Kind, on, rule
@@ -17,7 +17,7 @@ TRIGGER = rule("victim/trigger", Kind.POLICY, "Someone is preempted only for a c
 
 @on(TRIGGER, Demote, "demote trigger")
 def declared_cause(s: View, e: Demote) -> Iterator[str | None]:
-    """The cause is one of the profile's, and pressure names whom it serves."""
+    """The cause is one of the profile's, and pressure names whom it serves: one, where requests grow one by one."""
     if e.cause in ("reset", "pause"):
         # The operator's, between steps: under this name nobody is preempted inside a plan.
         inside = e.request in s.plan.entered or e.request in s.plan.admitted
@@ -26,6 +26,9 @@ def declared_cause(s: View, e: Demote) -> Iterator[str | None]:
         yield f"{e.request} was preempted for {e.cause!r}; {s.policy.name} declares {sorted(s.policy.causes)}"
     elif e.cause == "growth" and not e.beneficiaries:
         yield f"{e.request} was preempted for growth of nobody"
+    elif e.cause == "growth" and len(e.beneficiaries) > 1 and makes_room_for_one(s.policy):
+        # Their needs together may exceed a supply that is enough for each in its turn.
+        yield f"{e.request} was preempted for {len(e.beneficiaries)} at once; {s.policy.name} makes room for one"
     else:
         yield None
 
