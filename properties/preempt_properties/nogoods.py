@@ -21,7 +21,8 @@ class Nogoods:
 
     domains: Mapping[str, Sequence[Hashable]]
     known: dict[Nogood[Hashable], None] = field(factory=dict, init=False)
-    _naming: dict[tuple[str, Hashable], list[Nogood[Hashable]]] = field(factory=dict, init=False)
+    #: A choice, and what does not go together with it.
+    _rests: dict[tuple[str, Hashable], list[Nogood[Hashable]]] = field(factory=dict, init=False)
 
     def add(self, nogood: Nogood[Hashable]) -> None:
         """These do not go together."""
@@ -29,7 +30,7 @@ class Nogoods:
             return
         self.known[nogood] = None
         for choice in nogood:
-            self._naming.setdefault(choice, []).append(nogood)
+            self._rests.setdefault(choice, []).append(nogood - {choice})
 
     def allowed(self, preferred: Mapping[str, Hashable], fixed: Mapping[str, Hashable]) -> dict[str, Hashable] | None:
         """A choice for every name, with the fixed ones; the preferred ones as far as that goes. None: there is none."""
@@ -37,13 +38,16 @@ class Nogoods:
             return None
         # What is fixed comes first, so that what is learned below it names it where it hangs on it, and holds for good.
         order = [*fixed, *(name for name in self.domains if name not in fixed)]
-        chosen: dict[str, Hashable] = {}
-        return chosen if self._choose(order, chosen, preferred, fixed) is None else None
+        chosen: set[tuple[str, Hashable]] = set()
+        if self._choose(order, chosen, preferred, fixed) is not None:
+            return None
+        found = dict(chosen)
+        return {name: found[name] for name in self.domains}
 
     def _choose(
         self,
         order: Sequence[str],
-        chosen: dict[str, Hashable],
+        chosen: set[tuple[str, Hashable]],
         preferred: Mapping[str, Hashable],
         fixed: Mapping[str, Hashable],
     ) -> Nogood[Hashable] | None:
@@ -57,24 +61,18 @@ class Nogoods:
             values = sorted(self.domains[name], key=lambda v: v != preferred[name])
         blame: set[tuple[str, Hashable]] = set()
         for value in values:
-            against = self._against((name, value), chosen)
+            choice = (name, value)
+            against = next((rest for rest in self._rests.get(choice, ()) if rest <= chosen), None)
             if against is None:
-                chosen[name] = value
+                chosen.add(choice)
                 against = self._choose(order, chosen, preferred, fixed)
                 if against is None:
                     return None
-                del chosen[name]
-                if (name, value) not in against:
+                chosen.remove(choice)
+                if choice not in against:
                     return against
-            blame |= against - {(name, value)}
+            blame |= against - {choice}
         learned = frozenset(blame)
         if name not in fixed:
             self.add(learned)
         return learned
-
-    def _against(self, choice: tuple[str, Hashable], chosen: Mapping[str, Hashable]) -> Nogood[Hashable] | None:
-        """A known set that this choice would complete."""
-        for nogood in self._naming.get(choice, ()):
-            if all(chosen.get(k) is v for k, v in nogood if (k, v) != choice):
-                return nogood
-        return None

@@ -180,6 +180,7 @@ ENGINES: Mapping[str, EngineSpec] = {
                 "transformers/generation/continuous_batching/offloading_manager.py",
             ),
             full=("5.23.0",),
+            recorded=("5.23.0",),
             quick=False,  # importing torch and transformers takes seconds
         ),
     )

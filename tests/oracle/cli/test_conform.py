@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_made_does_not_lose_the_finding(run, here, adapt
         (("reference",), "--policy is needed"),
         (
             ("gpt==1",),
-            "unknown engine 'gpt==1'; known: vllm, vidur, nano-vllm-fork, lmdeploy, sglang, transformers, reference",
+            "unknown engine 'gpt==1'; known: vllm, lmdeploy, vidur, nano-vllm-fork, sglang, transformers, reference",
         ),
         (("vidur==../x",), "'../x' is not a version"),
         (("vidur==0.0.26",), "vidur==0.0.26 is not installed: preempt-oracle engines install vidur==0.0.26"),
