@@ -29,7 +29,7 @@ from click.testing import CliRunner
 from preempt_oracle.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"(?:^<!-- ([^\n]*?) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 PROMPT = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.M)
 NAME = "preempt-oracle"
@@ -160,6 +160,8 @@ def test_every_command_and_file_that_a_page_names_is_there(page):
     text = page.read_text(encoding="utf-8")
     named = re.findall(rf"`{NAME} ([a-z][a-z-]*)", text)
     assert [word for word in named if word not in COMMANDS] == []
+    plugin = (ROOT / "oracle" / "preempt_oracle" / "pytest_plugin.py").read_text(encoding="utf-8")
+    assert [option for option in re.findall(r"--preempt-[a-z-]+", text) if f'"{option}"' not in plugin] == []
     for block in blocks(page):
         file = ROOT / block.marker.removeprefix("file: ")
         if block.kind == "file" and file.is_file():
