@@ -13,7 +13,7 @@ CONFORM := $(ORACLE) matrix
 BENCH := $(PY) bench/run.py
 FAST := not vllm and not transformers and not lmdeploy and not sglang and not slow and not light and not long and not browser
 
-.PHONY: help setup conform test bench prove zoo mutants mutants-all check check-ruff check-mypy check-imports check-docs clean
+.PHONY: help setup conform test bench prove zoo mutants mutants-all docs check check-ruff check-mypy check-imports check-docs clean
 
 help:
 	@echo 'make conform  judge real engine schedulers: shipped vLLM traces, Vidur and nano-vllm-fork live'
@@ -23,6 +23,7 @@ help:
 	@echo 'make prove    the theorems of the cost model, by Z3 and again by cvc5'
 	@echo 'make zoo      every known fault, searched for in a scheduler that has it'
 	@echo 'make mutants  small changes of the cost model, the rules and the monitor, and what notices them'
+	@echo 'make docs     the documentation site, into build/site'
 	@echo 'make clean    remove what the above left in this checkout, .venv included'
 
 setup:
@@ -51,6 +52,10 @@ mutants: setup
 
 mutants-all: setup
 	@$(PY) -m preempt_oracle.rule_mutants --write
+
+# The variable silences an advertisement of the theme's; what is wrong with the pages is told, and fails the build.
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --clean --config-file docs/site/mkdocs.yml
 
 check: check-ruff check-mypy check-imports check-docs
 

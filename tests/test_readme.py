@@ -1,4 +1,6 @@
-"""The README says what is so: its outputs are what the commands print, its commands exist, its links lead somewhere.
+"""The README says what is so: its outputs are what the commands print, its links lead somewhere.
+
+Its commands, and those of docs/, are run or parsed by test_pages.py.
 
 `python tests/test_readme.py` writes the outputs anew (the light engines must be installed).
 """
@@ -7,12 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -57,21 +57,6 @@ def test_the_readme_counts_the_tests_that_make_test_runs(request):
         assert re.search(r"\d+ passed", shown)
         return  # a part of the tests is run: there is nothing to count
     assert f"{len(session.items)} passed" in shown, f"make test runs {len(session.items)} tests"
-
-
-def commands() -> list[list[str]]:
-    lines = re.findall(r"^\$ \.venv/bin/preempt-oracle (.*?)(?: {2,}#.*)?$", README.read_text(), re.M)
-    return [shlex.split(line) for line in lines]
-
-
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_each_command_of_the_readme_is_one(words):
-    name, *rest = words
-    command = cli.get_command(click.Context(cli), name)
-    assert command is not None, f"there is no command {name}"
-    if isinstance(command, click.Group):
-        command, rest = command.commands[rest[0]], rest[1:]
-    command.make_context(name, rest)
 
 
 def test_a_rule_can_be_looked_up_as_shown():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -99,6 +100,12 @@ def test_the_commands_print_what_the_page_shows(tmp_path):
     seen: list[tuple[str, str]] = []
     told(tmp_path, lambda marker, output: seen.append((marker, output)))
     assert seen == shown()
+
+
+def test_the_commands_that_are_run_are_those_of_the_page():
+    page = PAGE.read_text()
+    for words in (("new-adapter", "mine"), CONFORM):
+        assert f"\n$ preempt-oracle {shlex.join(words)}\n" in page
 
 
 def test_every_fault_it_tells_of_is_another():

@@ -1,9 +1,9 @@
 """Documents generated from the code: `python -m preempt_oracle.docs` renews them, `--check` says which are stale.
 
-`docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, `docs/zoo.md`, `docs/mutants.md`, `docs/inference.md`, the
-figures of `docs/cost.md`; and, in README.md, `docs/trace.md`, `docs/lockstep.md` and `docs/cost.md`, whatever stands
-between `<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows
-at work, and no reason excuses, is told as a hole, and is exit 1 as well.
+`docs/rules.md`, `docs/profiles.md`, `docs/traceability.md`, `docs/zoo.md`, `docs/mutants.md`, `docs/inference.md`,
+`docs/cli.md`, the figures of `docs/cost.md`; and, in README.md and the pages of `BY_HAND`, whatever stands between
+`<!-- generated: NAME -->` and `<!-- /generated -->`, where NAME is one of `BLOCKS`. A rule that nothing shows at work,
+and no reason excuses, is told as a hole, and is exit 1 as well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from attrs import fields
 from preempt_oracle import inferred
 from preempt_oracle import traceability as tracing
 from preempt_oracle.lockstep import campaigns
-from preempt_oracle.report import cost_page, rulebook
+from preempt_oracle.report import cli_page, cost_page, protocol_page, rulebook, schema
 from preempt_oracle.report.mutants import page as mutants_page
 from preempt_oracle.report.rulebook import cell, first_line
 from preempt_oracle.report.traceability import page
@@ -98,6 +98,11 @@ def mutants() -> str:
 def inference() -> str:
     """docs/inference.md."""
     return "\n\n".join(["# What runs tell of a policy", NOTE, *inferred.page(inferred.kept())]) + "\n"
+
+
+def command_line() -> str:
+    """docs/cli.md."""
+    return "\n\n".join(["# Command line", NOTE, *cli_page.page()]) + "\n"
 
 
 def holes() -> list[str]:
@@ -192,6 +197,8 @@ def exit_codes() -> str:
     return "\n".join(["| code | verdict |", "|---|---|", *(f"| {v.exit_code} | {v.value} |" for v in Verdict)])
 
 
+#: Pages that people write, with blocks that are generated.
+BY_HAND = ("trace.md", "lockstep.md", "cost.md", "protocol.md", "reports.md")
 #: What may stand between marks, in README.md and in docs/*.md.
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "rules": rules_table,
@@ -199,6 +206,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "trace": trace_table,
     "exit-codes": exit_codes,
     **cost_page.BLOCKS,
+    **protocol_page.BLOCKS,
+    **schema.BLOCKS,
     **campaigns.BLOCKS,
 }
 
@@ -222,8 +231,9 @@ def documents(root: Path) -> Iterator[tuple[Path, str]]:
     yield root / "docs" / "zoo.md", zoo()
     yield root / "docs" / "mutants.md", mutants()
     yield root / "docs" / "inference.md", inference()
+    yield root / "docs" / "cli.md", command_line()
     cost = root / "docs" / "cost.md"
-    for by_hand in (root / "docs" / "trace.md", root / "docs" / "lockstep.md", cost, root / "README.md"):
+    for by_hand in (*(root / "docs" / name for name in BY_HAND), root / "README.md"):
         if by_hand.is_file():
             yield by_hand, filled(by_hand.read_text(encoding="utf-8"), by_hand.name)
     if cost.is_file():

@@ -11,9 +11,11 @@ from preempt_oracle.cli.choices import (
     github_option,
     html_option,
     json_option,
+    junit_option,
     known_option,
     ledger,
     policy_option,
+    silenced,
     spec_option,
 )
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 @policy_option
 @spec_option
 @known_option
+@junit_option
 @json_option
 @html_option
 @github_option
@@ -35,6 +38,7 @@ def command(
     policy: str | None,
     spec: str,
     known_file: str | None,
+    junit_file: str | None,
     json_file: str | None,
     html_file: str | None,
     github: bool,
@@ -47,19 +51,20 @@ def command(
     not keep the others from being judged.
     """
     from preempt_oracle.check import check
-    from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.files import write
     from preempt_oracle.cli.github import tell
     from preempt_oracle.cli.html import possible
     from preempt_oracle.film import Film
     from preempt_oracle.report.document import document
     from preempt_oracle.report.judged import Judged, overall
+    from preempt_oracle.report.junit import junit
     from preempt_oracle.report.tables import show_all
     from preempt_oracle.report.words import console
     from preempt_oracle.trace.errors import TraceError
     from preempt_oracle.trace.series import heads
     from preempt_oracle.verdict import Verdict
 
-    writable(json_file)
+    silent = silenced(junit_file, json_file)
     possible(html_file)
     known = ledger(known_file)
     inputs: list[Judged] = []
@@ -80,8 +85,10 @@ def command(
             inputs.append(Judged(name, error=str(e), fault=Verdict.UNREADABLE))
         shown.append((inputs[-1], tuple(films)))
         films.clear()
-    if json_file != "-":
+    if not silent:
         show_all(console(), inputs, known)
+    if junit_file is not None:
+        write(junit_file, junit(inputs, known))
     if json_file is not None:
         write(json_file, document(inputs, known, spec))
     if html_file is not None:

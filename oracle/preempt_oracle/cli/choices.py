@@ -60,6 +60,10 @@ json_option = click.option(
     "--json", "json_file", metavar="FILE", help="Write the report as JSON too ('-': to standard output, and no text)."
 )
 
+junit_option = click.option(
+    "--junit", "junit_file", metavar="FILE", help="Write a JUnit report, one test case per rule."
+)
+
 html_option = click.option(
     "--html", "html_file", metavar="FILE", help="Write one self-contained page: what broke, and a timeline."
 )
@@ -80,6 +84,17 @@ def ledger(known_file: str | None) -> Ledger | None:
         return Ledger(load(known_file))
     except KnownError as e:
         raise unusable(str(e)) from None
+
+
+def silenced(*reports: str | None) -> bool:
+    """Whether standard output is a report's. Raises ClickException for one that could not be written, or two there."""
+    from preempt_oracle.cli.files import writable
+
+    for file in reports:
+        writable(file)
+    if reports.count("-") > 1:
+        raise click.UsageError("--junit and --json cannot both go to standard output")
+    return "-" in reports
 
 
 def random_seed() -> int:

@@ -12,11 +12,13 @@ from preempt_oracle.cli.choices import (
     github_option,
     html_option,
     json_option,
+    junit_option,
     known_option,
     ledger,
     policy_option,
     random_seed,
     seconds,
+    silenced,
     spec_option,
 )
 
@@ -32,7 +34,7 @@ FOLDER = "preempt-oracle-failures"
 @click.option("--time", "limit", callback=seconds, metavar="DURATION", help="Stop after so long, such as 120s or 2m.")
 @click.option("--workloads", type=click.IntRange(1), metavar="N", help=f"Stop after N [default: {DEFAULT_WORKLOADS}].")
 @click.option("--seed", type=SEED, metavar="N", help="Seed of the first workload [default: random].")
-@click.option("--junit", "junit_file", metavar="FILE", help="Write a JUnit report, one test case per rule.")
+@junit_option
 @json_option
 @html_option
 @github_option
@@ -57,7 +59,7 @@ def command(
     is shortened and written as a scenario file; the run goes on to the end of its budget. Ctrl-C ends it early.
     """
     from preempt_oracle.campaign import Budget, campaign
-    from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.files import write
     from preempt_oracle.cli.github import tell
     from preempt_oracle.cli.html import campaign_page, possible
     from preempt_oracle.cli.progress import Progress
@@ -69,17 +71,13 @@ def command(
     from preempt_oracle.report.tables import show_all
     from preempt_oracle.report.words import console, count, safe
 
-    for file in (junit_file, json_file):
-        writable(file)
+    silent = silenced(junit_file, json_file)
     possible(html_file)
-    if "-" in (junit_file, json_file) and junit_file == json_file:
-        raise click.UsageError("--junit and --json cannot both go to standard output")
     known = ledger(known_file)
     engine = target(**named)
     chosen = engine.policy(policy)
     seed = random_seed() if seed is None else seed
     budget = Budget(workloads or (None if limit else DEFAULT_WORKLOADS), limit)
-    silent = "-" in (junit_file, json_file)
     out = console()
     if not silent:
         out.print(f"{safe(engine.label, 200)}, policy {chosen}, seed {seed}", soft_wrap=True)

@@ -12,11 +12,13 @@ from preempt_oracle.cli.choices import (
     github_option,
     html_option,
     json_option,
+    junit_option,
     known_option,
     ledger,
     policy_option,
     random_seed,
     seconds,
+    silenced,
     spec_option,
 )
 
@@ -47,6 +49,7 @@ FOLDER = "preempt-oracle-failures"
 @click.option(
     "--patience", callback=seconds, default="60s", metavar="DURATION", help="How long a reply may take [default: 60s]."
 )
+@junit_option
 @json_option
 @html_option
 @github_option
@@ -60,6 +63,7 @@ def command(
     seed: int | None,
     jobs: int,
     stop_at_first: bool,
+    junit_file: str | None,
     json_file: str | None,
     html_file: str | None,
     github: bool,
@@ -77,7 +81,7 @@ def command(
     scheduler does. Equal seeds and --workloads do the same again. Ctrl-C ends it early, with what it has.
     """
     from preempt_oracle.campaign import Budget
-    from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.files import write
     from preempt_oracle.cli.github import tell
     from preempt_oracle.cli.html import campaign_page, possible
     from preempt_oracle.cli.progress import Progress
@@ -87,10 +91,11 @@ def command(
     from preempt_oracle.report.document import document
     from preempt_oracle.report.fuzz import show_found, show_tried
     from preempt_oracle.report.judged import Judged, overall
+    from preempt_oracle.report.junit import junit
     from preempt_oracle.report.tables import show_deviations, show_known, show_rules, show_verdict
     from preempt_oracle.report.words import console, safe
 
-    writable(json_file)
+    silent = silenced(junit_file, json_file)
     possible(html_file)
     ledger(known_file)  # a file that cannot be used is refused before anything else
     engine = target(**named)
@@ -99,7 +104,7 @@ def command(
     if limit is None and workloads is None:
         limit = DEFAULT_SECONDS
     order = Order(named, chosen, seed, Budget(workloads, limit), TRIES, spec, known_file, folder, stop_at_first)
-    silent, out = json_file == "-", console()
+    out = console()
     if not silent:
         more = f", {jobs} jobs" * (jobs > 1)
         out.print(f"{safe(engine.label, 200)}, policy {chosen}, seed {seed}{more}", soft_wrap=True)
@@ -117,6 +122,8 @@ def command(
         show_rules(out, [judged])
         show_deviations(out, [judged])
         show_known(out, fuzzed.known)
+    if junit_file is not None:
+        write(junit_file, junit([judged], fuzzed.known))
     if json_file is not None:
         write(json_file, document([judged], fuzzed.known, spec))
     if html_file is not None:

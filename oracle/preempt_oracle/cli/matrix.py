@@ -27,6 +27,9 @@ LIGHT: tuple[tuple[str, dict[str, Option]], ...] = (
 @spec_option
 @known_option
 @json_option
+@click.option(
+    "--html", "html_file", metavar="FILE", help="Write one self-contained page: the table, and what is behind a cell."
+)
 @click.option("--markdown", is_flag=True, help="The table as Markdown.")
 @click.option("--versions", metavar="V,V,…", help="With ENGINE: these versions [default: all that are listed].")
 @click.option("--workloads", type=click.IntRange(1), metavar="N", help="With ENGINE: per row [default: 300].")
@@ -35,7 +38,13 @@ LIGHT: tuple[tuple[str, dict[str, Option]], ...] = (
 @click.option("--fresh", is_flag=True, help="With ENGINE: run again what is kept.")
 @click.option("--page", "page_file", metavar="FILE", help="With ENGINE: write the page for docs/.")
 def command(
-    engine: str | None, spec: str, known_file: str | None, json_file: str | None, markdown: bool, **live: Any
+    engine: str | None,
+    spec: str,
+    known_file: str | None,
+    json_file: str | None,
+    html_file: str | None,
+    markdown: bool,
+    **live: Any,
 ) -> int:
     """Judge the shipped traces of real vLLM schedulers and drive the light engines live.
 
@@ -53,17 +62,19 @@ def command(
                 raise click.UsageError(f"{name} is not for ENGINE")
         from preempt_oracle.cli.version_matrix import versions
 
-        return versions(engine, spec, json_file, **live)
+        return versions(engine, spec, json_file, html_file, **live)
     for name, given in live.items():
         if given:
             raise click.UsageError(f"--{name.removesuffix('_file')} goes with ENGINE")
     from preempt_oracle import matrix as job
     from preempt_oracle.cli.errors import unusable
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.html import possible
     from preempt_oracle.report import matrix as report
     from preempt_oracle.report.words import console
 
     writable(json_file)
+    possible(html_file)
     known = ledger(known_file)
     try:
         expected = job.expectations()
@@ -77,6 +88,11 @@ def command(
             report.show_matrix(console(), found)
     if json_file is not None:
         write(json_file, report.document(found))
+    if html_file is not None:
+        from preempt_oracle.report.matrix_page.page import page
+        from preempt_oracle.report.matrix_page.sheet import of_matrix
+
+        write(html_file, page(of_matrix(found)).encode())
     return found.verdict.exit_code
 
 

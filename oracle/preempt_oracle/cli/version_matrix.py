@@ -21,6 +21,7 @@ def versions(
     engine: str,
     spec: str,
     json_file: str | None,
+    html_file: str | None,
     *,
     versions: str | None,
     workloads: int | None,
@@ -33,6 +34,7 @@ def versions(
     from preempt_oracle import version_matrix as job
     from preempt_oracle.cli.errors import unusable
     from preempt_oracle.cli.files import writable, write
+    from preempt_oracle.cli.html import possible
     from preempt_oracle.engines.building import EnvironmentFailure
     from preempt_oracle.engines.environments import ENGINES, spec_of
     from preempt_oracle.found import listed
@@ -43,6 +45,7 @@ def versions(
     from preempt_oracle.verdict import worst
 
     writable(json_file)
+    possible(html_file)
     writable(page_file)
     names = tuple(ENGINES) if engine == ALL else (engine,)
     if engine == ALL and versions is not None:
@@ -81,6 +84,11 @@ def versions(
             break
     if json_file is not None:
         write(json_file, engine_matrix.document(matrices) if engine == ALL else report.document(matrices[0]))
+    if html_file is not None:
+        from preempt_oracle.report.matrix_page.page import page
+        from preempt_oracle.report.matrix_page.sheet import of_versions
+
+        write(html_file, page(of_versions(matrices)).encode())
     if page_file is not None:
         ran = sum(row.result is not None for matrix in matrices for row in matrix.rows)
         if ran < sum(len(wanted) for wanted, _ in todo):

@@ -135,6 +135,16 @@ class KnownRow(msgspec.Struct, frozen=True):
     stale: bool
 
 
+class Footer(msgspec.Struct, frozen=True):
+    """The last member of a document, by which somebody who reads streams knows that it is whole.
+
+    `entries`: inputs, rows or engines above; `broken`: rules that broke, counted once in each of them.
+    """
+
+    entries: int
+    broken: int
+
+
 class Report(msgspec.Struct, frozen=True):
     """The document. `specification`: the version judged by; `known_failures`: null without a file of them."""
 
@@ -145,7 +155,8 @@ class Report(msgspec.Struct, frozen=True):
     verdict: str
     exit_code: int
     inputs: tuple[InputRow, ...]
-    known_failures: tuple[KnownRow, ...] | None = None
+    known_failures: tuple[KnownRow, ...] | None
+    footer: Footer
 
 
 def document(inputs: Sequence[Judged], known: Ledger | None = None, spec: str = SPEC_VERSION) -> bytes:
@@ -153,7 +164,8 @@ def document(inputs: Sequence[Judged], known: Ledger | None = None, spec: str = 
     verdict = overall(inputs, known)
     rows = tuple(map(input_row, inputs))
     head = (FORMAT, FORMAT_VERSION, version(), spec, verdict.value, verdict.exit_code)
-    return encode(Report(*head, rows, known_rows(known)))
+    broken = sum(len({f.rule for f in row.failures}) for row in rows)
+    return encode(Report(*head, rows, known_rows(known), Footer(len(rows), broken)))
 
 
 def known_rows(known: Ledger | None) -> tuple[KnownRow, ...] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from preempt_oracle.report.document import encode
+from preempt_oracle.report.document import Footer, encode
 from preempt_oracle.report.matrix import LEGEND
 from preempt_oracle.report.rulebook import cell, families
 from preempt_oracle.report.version import version
@@ -16,7 +16,7 @@ from preempt_oracle.version_matrix import Row, VersionMatrix
 
 
 class Documents(msgspec.Struct, frozen=True):
-    """The JSON form."""
+    """What `matrix all` writes."""
 
     format: str
     format_version: int
@@ -24,13 +24,15 @@ class Documents(msgspec.Struct, frozen=True):
     as_expected: bool
     exit_code: int
     engines: tuple[Document, ...]
+    footer: Footer
 
 
 def document(matrices: Sequence[VersionMatrix]) -> bytes:
     """The matrices as JSON."""
     verdict = worst(m.verdict for m in matrices)
     head = ("preempt-oracle-engine-matrix", 1, version(), verdict is Verdict.CONFORMS, verdict.exit_code)
-    return encode(Documents(*head, tuple(map(document_of, matrices))))
+    documents = tuple(map(document_of, matrices))
+    return encode(Documents(*head, documents, Footer(len(documents), sum(d.footer.broken for d in documents))))
 
 
 def page(matrices: Sequence[VersionMatrix]) -> str:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 from preempt_oracle.known import Ledger
 from preempt_oracle.report.events import line
 from preempt_oracle.report.judged import Judged
-from preempt_oracle.verdict import Failure, Standing
+from preempt_oracle.verdict import Failure, Standing, Verdict
 from preempt_spec.rules import RULES
 
 #: Characters XML 1.0 cannot hold, not even as references.
@@ -42,11 +42,12 @@ def _suite(judged: Judged) -> ET.Element:
     if tally is not None:
         told |= {"engine": tally.engine, "version": tally.version, "policy": tally.policy}
         told |= {"missing": "; ".join(tally.missing)}
-    for name, value in told.items():
+    for what, value in told.items():
         if value not in (None, ""):
-            ET.SubElement(properties, "property", name=name, value=clean(str(value)))
+            ET.SubElement(properties, "property", name=what, value=clean(str(value)))
     if judged.error:
-        case = ET.SubElement(suite, "testcase", classname="preempt-oracle", name="harness")
+        name = "trace" if judged.fault is Verdict.UNREADABLE else "harness"
+        case = ET.SubElement(suite, "testcase", classname="preempt-oracle", name=name)
         tests, errors = tests + 1, errors + 1
         error = ET.SubElement(case, "error", message=clean(judged.error.splitlines()[0]), type=judged.fault.value)
         error.text = clean(judged.error)

@@ -11,13 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from preempt_oracle.matrix import LIVE, Matrix, Row
-from preempt_oracle.report.document import InputRow, KnownRow, encode, input_row, known_rows
+from preempt_oracle.report.document import Footer, InputRow, KnownRow, encode, input_row, known_rows
 from preempt_oracle.report.failure import field
 from preempt_oracle.report.rulebook import cell, families
 from preempt_oracle.report.tables import STYLE, show_deviations, show_expected, show_failures, show_known
 from preempt_oracle.report.version import version
 from preempt_oracle.report.words import count, safe
 from preempt_oracle.verdict import Standing, Tally, Verdict
+from preempt_properties.scenario import Option
 from preempt_spec.rules import RULES
 
 #: A family's cell, and what it says.
@@ -129,7 +130,7 @@ class MatrixRow(msgspec.Struct, frozen=True):
     version: str
     policy: str
     source: str
-    options: dict[str, object]
+    options: dict[str, Option]
     size: int
     families: dict[str, str]
     verdict: str | None
@@ -151,7 +152,7 @@ class CopyRow(msgspec.Struct, frozen=True):
 
 
 class MatrixReport(msgspec.Struct, frozen=True):
-    """The JSON form."""
+    """What `matrix` writes."""
 
     format: str
     format_version: int
@@ -161,7 +162,8 @@ class MatrixReport(msgspec.Struct, frozen=True):
     exit_code: int
     rows: tuple[MatrixRow, ...]
     copies: tuple[CopyRow, ...]
-    known_failures: tuple[KnownRow, ...] | None = None
+    known_failures: tuple[KnownRow, ...] | None
+    footer: Footer
 
 
 def document(matrix: Matrix) -> bytes:
@@ -170,7 +172,8 @@ def document(matrix: Matrix) -> bytes:
     copies = tuple(CopyRow(c.file, c.expected, c.found, c.error, c.as_expected) for c in matrix.copies)
     verdict = matrix.verdict
     head = ("preempt-oracle-matrix", 1, version(), matrix.spec, verdict is Verdict.CONFORMS, verdict.exit_code)
-    return encode(MatrixReport(*head, rows, copies, known_rows(matrix.known)))
+    footer = Footer(len(rows), sum(len(row.broken) for row in rows))
+    return encode(MatrixReport(*head, rows, copies, known_rows(matrix.known), footer))
 
 
 def _row(row: Row) -> MatrixRow:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from preempt_oracle.report.document import encode
+from preempt_oracle.report.document import Footer, encode
 from preempt_oracle.report.failure import field
 from preempt_oracle.report.matrix import COLOUR, LEGEND
 from preempt_oracle.report.rulebook import cell, families
@@ -81,7 +81,7 @@ class RowDocument(msgspec.Struct, frozen=True):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """The JSON form."""
+    """What `matrix ENGINE` writes."""
 
     format: str
     format_version: int
@@ -90,6 +90,7 @@ class Document(msgspec.Struct, frozen=True):
     as_expected: bool
     exit_code: int
     rows: tuple[RowDocument, ...]
+    footer: Footer
 
 
 def document(matrix: VersionMatrix) -> bytes:
@@ -104,7 +105,8 @@ def document_of(matrix: VersionMatrix) -> Document:
     )
     verdict = matrix.verdict
     head = ("preempt-oracle-version-matrix", 1, version(), matrix.engine, verdict is Verdict.CONFORMS)
-    return Document(*head, verdict.exit_code, rows)
+    broken = sum(len(r.result.broken) for r in matrix.rows if r.result is not None)
+    return Document(*head, verdict.exit_code, rows, Footer(len(rows), broken))
 
 
 #: Capabilities that tell versions apart, as people call them.

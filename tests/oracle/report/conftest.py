@@ -1,8 +1,14 @@
-"""Judged inputs to render: one that broke a rule with hostile words, one that held, one that could not be read."""
+"""Judged inputs to render: one that broke a rule with hostile words, one that held, one that could not be read; and a
+browser to look at what was rendered."""
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +19,12 @@ from preempt_oracle.verdict import Failure, Tally, Verdict
 from preempt_spec.policies.profiles.vllm import VLLM_PRIORITY
 from preempt_spec.rules import Violation
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--virtual-time-budget=4000"),
+    *("--enable-logging=stderr", "--v=0"),
+)
 HOSTILE = "[red]b[/red] \x1b[31m\x00\ufffe"
 
 
@@ -49,3 +61,20 @@ def unreadable() -> Judged:
 @pytest.fixture
 def hung() -> Judged:
     return Judged("cmd", None, "cmd did not answer step within 60 s\n  | last words", Verdict.BROKEN)
+
+
+@pytest.fixture
+def opened() -> Callable[..., tuple[str, list[str]]]:
+    """Opens a page: its text after its script ran, and what the console says. `more`: words for the browser."""
+    return _opened
+
+
+def _opened(file: Path, profile: Path, *more: str, fragment: str = "") -> tuple[str, list[str]]:
+    """The text of the page after its script ran, and what the console says."""
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", *more, "--dump-dom", f"{file.as_uri()}{fragment}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    body = re.sub(r"<(style|script)[^>]*>.*?</\1>", "", done.stdout, flags=re.S)
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)).replace("&amp;", "&")
+    return text, [line for line in done.stderr.splitlines() if "CONSOLE" in line]

@@ -14,7 +14,7 @@ from preempt_spec.rules import RULES
 
 #: The fields of the JSON report, format version 1. Others may be added; none of these may go or change its meaning.
 FIELDS = {
-    "report": "format format_version preempt_oracle specification verdict exit_code inputs known_failures",
+    "report": "format format_version preempt_oracle specification verdict exit_code inputs known_failures footer",
     "input": "source verdict error engine version policy observes seed workloads out_of_contract interrupted runs "
     "steps grants preemptions resumes missing rules failures deviations specification known advised ended_at_known "
     "steps_unjudged events_lost tokens_recomputed tokens_delivered",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,6 @@ from preempt_oracle.report.cause import CAUSES, CONSEQUENCES
 from preempt_spec.rules import RULES
 
 pytestmark = pytest.mark.browser
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--virtual-time-budget=4000"),
-    *("--enable-logging=stderr", "--v=0"),
-)
 #: Known-bad schedulers, and the rule that each breaks: five kinds of fault.
 ZOO = {
     "RequeuesAtTheBack": "queue/front",
@@ -30,19 +22,8 @@ ZOO = {
 }
 
 
-def opened(file: Path, profile: Path, *more: str) -> tuple[str, list[str]]:
-    """The text of the page after its script ran, and what the console says."""
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", *more, "--dump-dom", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    body = re.sub(r"<(style|script)[^>]*>.*?</\1>", "", done.stdout, flags=re.S)
-    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)).replace("&amp;", "&")
-    return text, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-
-
 @pytest.mark.parametrize("scheduler", ZOO)
-def test_a_page_says_what_broke_and_what_comes_of_it(scheduler, tmp_path, monkeypatch):
+def test_a_page_says_what_broke_and_what_comes_of_it(opened, scheduler, tmp_path, monkeypatch):
     from click.testing import CliRunner
 
     monkeypatch.chdir(tmp_path)
@@ -68,7 +49,7 @@ def test_a_page_says_what_broke_and_what_comes_of_it(scheduler, tmp_path, monkey
     assert re.search(r"in step \d+", text)
 
 
-def test_a_page_of_many_steps_opens(tmp_path, monkeypatch):
+def test_a_page_of_many_steps_opens(opened, tmp_path, monkeypatch):
     import sys
 
     from click.testing import CliRunner
