@@ -7,12 +7,10 @@ without that name. It is kept, and the search goes back to the last name that it
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeVar
-
 from attrs import define, field
 
-V = TypeVar("V", bound=Hashable)
-Nogood = frozenset[tuple[str, V]]
+Choice = tuple[str, Hashable]
+Nogood = frozenset[Choice]
 
 
 @define(eq=False)
@@ -20,11 +18,11 @@ class Nogoods:
     """Sets of choices that do not go together."""
 
     domains: Mapping[str, Sequence[Hashable]]
-    known: dict[Nogood[Hashable], None] = field(factory=dict, init=False)
+    known: dict[Nogood, None] = field(factory=dict, init=False)
     #: A choice, and what does not go together with it.
-    _rests: dict[tuple[str, Hashable], list[Nogood[Hashable]]] = field(factory=dict, init=False)
+    _rests: dict[Choice, list[Nogood]] = field(factory=dict, init=False)
 
-    def add(self, nogood: Nogood[Hashable]) -> None:
+    def add(self, nogood: Nogood) -> None:
         """These do not go together."""
         if nogood in self.known:
             return
@@ -38,7 +36,7 @@ class Nogoods:
             return None
         # What is fixed comes first, so that what is learned below it names it where it hangs on it, and holds for good.
         order = [*fixed, *(name for name in self.domains if name not in fixed)]
-        chosen: set[tuple[str, Hashable]] = set()
+        chosen: set[Choice] = set()
         if self._choose(order, chosen, preferred, fixed) is not None:
             return None
         found = dict(chosen)
@@ -47,11 +45,11 @@ class Nogoods:
     def _choose(
         self,
         order: Sequence[str],
-        chosen: set[tuple[str, Hashable]],
+        chosen: set[Choice],
         preferred: Mapping[str, Hashable],
         fixed: Mapping[str, Hashable],
-    ) -> Nogood[Hashable] | None:
-        """Choose for the names behind those chosen. Returns None if that went well, else which of those are to blame."""
+    ) -> Nogood | None:
+        """Choose for the names behind those chosen. Returns None, or which of those are to blame."""
         if len(chosen) == len(order):
             return None
         name = order[len(chosen)]
@@ -59,7 +57,7 @@ class Nogoods:
             values: list[Hashable] = [fixed[name]]
         else:
             values = sorted(self.domains[name], key=lambda v: v != preferred[name])
-        blame: set[tuple[str, Hashable]] = set()
+        blame: set[Choice] = set()
         for value in values:
             choice = (name, value)
             against = next((rest for rest in self._rests.get(choice, ()) if rest <= chosen), None)
