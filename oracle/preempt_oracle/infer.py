@@ -62,16 +62,24 @@ class Inference:
     told: tuple[Told, ...] = ()
     causes: frozenset[str] = frozenset()
     unexplained: tuple[tuple[Case, Conflict], ...] = ()  # what no policy explains
+    known: frozenset[str] = frozenset()  # rules that this engine is known to break
     scenarios: dict[str, Scenario] = field(factory=dict)  # name of a run -> what was run
     interrupted: bool = False
     broken: str = ""
 
     @property
+    def new(self) -> tuple[tuple[Case, Conflict], ...]:
+        """What no policy explains, and no finding."""
+        if not self.told:  # each run can be explained, but not all of them: that is no single fault
+            return self.unexplained
+        return tuple((case, c) for case, c in self.unexplained if c.rule not in self.known)
+
+    @property
     def verdict(self) -> Verdict:
-        """Conforms: a policy explains everything, and whatever was told is what is declared."""
+        """Conforms: a policy explains everything but known faults, and whatever was told is what is declared."""
         if self.broken:
             return Verdict.BROKEN
-        if self.unexplained or any(t.agrees is False for t in self.told):
+        if self.new or any(t.agrees is False for t in self.told):
             return Verdict.VIOLATES
         if self.causes - self.as_built.causes:
             return Verdict.VIOLATES
@@ -83,9 +91,12 @@ def infer(
     policy: str,
     seed: int,
     workloads: int,
+    known: frozenset[str] = frozenset(),
     progress: Callable[[int, float, int], None] = lambda *_: None,
 ) -> Inference:
     """Drive the engine through workloads of one profile's kind, and tell what its policy may be.
+
+    `known`: rules that it is known to break. A run is followed to where it breaks one; what came before tells.
 
     Raises NoStart, HarnessError, UnknownPolicy before the first workload only: later, `broken` says why.
     """
@@ -94,7 +105,7 @@ def infer(
         opened = probe(session, policy)
         header = opened.started.header
         as_built, deviations = policy_for(header, policy)
-        out = Inference(header.engine, header.version, policy, seed, PROFILES[policy].contract, as_built)
+        out = Inference(header.engine, header.version, policy, seed, PROFILES[policy].contract, as_built, known=known)
         runs: list[Ran] = []
         try:
             for n in range(workloads):

@@ -80,10 +80,11 @@ def _cell(row: Row | None) -> str:
 
 def _verdict(r: Report) -> str:
     told = sum(len(row.possible) == 1 for row in r.knobs)
-    if r.unexplained:
+    if {rule for _, rule, _ in r.unexplained} - {*r.known}:
         return f"{len({run for run, *_ in r.unexplained})} runs unexplained"
     wrong = [row.knob for row in r.knobs if row.agrees is False]
-    return f"differs in {', '.join(wrong)}" if wrong else f"agrees, {told} of {len(r.knobs)} told"
+    but = f"; {len(r.unexplained)} runs only up to a known fault ({', '.join(r.known)})" if r.unexplained else ""
+    return f"differs in {', '.join(wrong)}" if wrong else f"agrees, {told} of {len(r.knobs)} told{but}"
 
 
 def _evidence(r: Report) -> Iterator[str]:

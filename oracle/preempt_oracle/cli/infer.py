@@ -36,7 +36,8 @@ def command(
     The engine is driven through generated workloads, and all that it did is held against every value of every knob
     (docs/profiles.md says what they mean). A value is refuted when no policy with it explains every run; one that only
     allows more than another is left out when there was occasion to show it and the engine never did. What is left is
-    compared with the profile, `--policy` or the engine's own.
+    compared with the profile, `--policy` or the engine's own. A run that shows a finding (docs/findings.md) tells what
+    it can up to there.
 
     Exit code 0: all that could be told agrees with the profile. 1: some does not, or no policy explains it. 3: the
     harness is broken. 4: nothing was told, for want of preemptions.
@@ -44,6 +45,7 @@ def command(
     from preempt_oracle.cli.files import writable, write
     from preempt_oracle.cli.progress import Progress
     from preempt_oracle.cli.target import target
+    from preempt_oracle.found import rules
     from preempt_oracle.infer import infer
     from preempt_oracle.report.infer import document, show
     from preempt_oracle.report.words import console, count, safe
@@ -56,7 +58,8 @@ def command(
     if not silent:
         out.print(f"{safe(engine.label, 200)}, policy {chosen}, seed {seed}", soft_wrap=True)
     with Progress("preemptions") as progress:
-        found = infer(engine.connect, chosen, seed, workloads or DEFAULT_WORKLOADS, progress)
+        known = rules(engine.key, chosen, engine.options)
+        found = infer(engine.connect, chosen, seed, workloads or DEFAULT_WORKLOADS, known, progress)
     if not silent:
         ended = "; interrupted" if found.interrupted else ""
         sizes = f"{count(found.workloads, 'workload')}, {count(found.steps, 'step')} in {found.seconds:.1f} s"
@@ -76,7 +79,7 @@ def _verdict(found: Inference) -> str:
     from preempt_oracle.verdict import Verdict
 
     told = sum(t.agrees is True for t in found.told)
-    if found.unexplained:
+    if found.new:
         return "UNEXPLAINED  what some runs did: `preempt-oracle conform` says more"
     if found.verdict is Verdict.VIOLATES:
         return f"DIFFERS  from {found.policy}"

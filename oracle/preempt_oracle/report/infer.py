@@ -33,7 +33,9 @@ def show(out: Console, found: Inference) -> None:
     out.print(table)
     if found.unexplained:
         runs = len({case.name for case, _ in found.unexplained})
-        out.print(f"No policy explains {count(runs, 'run')}. Under {found.policy}:", soft_wrap=True)
+        faults = {} if found.new else {c.rule: None for _, c in found.unexplained}
+        why = f", for what this version is known to break ({', '.join(faults)})" if faults else ""
+        out.print(f"No policy explains {count(runs, 'run')}{why}. Under {found.policy}:", soft_wrap=True)
         for case, conflict in found.unexplained[:MOST]:
             out.print(f"  {case.name}: {conflict.rule}: {safe(conflict.message, 300)}", soft_wrap=True)
     for told in found.told:
@@ -117,6 +119,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     causes: tuple[str, ...]
     unexplained: tuple[tuple[str, str, str], ...]  # run, rule, message
+    known: tuple[str, ...]  # rules among those that this version is known to break
     knobs: tuple[Row, ...]
     interrupted: bool = False
     broken: str = ""
@@ -142,6 +145,7 @@ def report(found: Inference, options: Mapping[str, Option]) -> Report:
         seconds=round(found.seconds, 1),
         causes=tuple(sorted(found.causes)),
         unexplained=tuple((case.name, c.rule, c.message) for case, c in found.unexplained),
+        known=tuple(sorted({c.rule for _, c in found.unexplained} & found.known)),
         knobs=tuple(map(_row, found.told)),
         interrupted=found.interrupted,
         broken=found.broken,
