@@ -17,6 +17,9 @@ from hypothesis import HealthCheck, settings
 #: Markers of tests that drive a real engine, or take long: their absence from a run is always told.
 LIVE = ("vllm", "transformers", "sglang", "lmdeploy", "light", "long", "browser")
 
+#: Profiles that differ from another in little: what is done for every profile is `long` for them.
+NEIGHBOURS = {"vidur-vllm", "hf-cb-prefill-first", "hf-cb-offload"}
+
 # The same examples on every machine, so that a red run can be repeated. Two busy cores make generation slow now and
 # then, which says nothing about the code. `--hypothesis-profile explore` searches afresh.
 settings.register_profile(
@@ -43,6 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start counting."""
     counts: Counter[str] = Counter()
     config.stash[_deselected] = counts
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark what is repeated for a profile like another, before anything is selected by its markers."""
+    for item in items:
+        params = getattr(item, "callspec", None)
+        if params is not None and any(isinstance(v, str) and v in NEIGHBOURS for v in params.params.values()):
+            item.add_marker("long")
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:

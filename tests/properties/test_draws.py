@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 DRAW = """
 from random import Random
 from preempt_properties.strategies import stream
@@ -21,6 +23,7 @@ def drawn(hashing: str) -> str:
     return subprocess.run([sys.executable, "-c", DRAW], env=env, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.long
 def test_a_seed_draws_the_same_streams_however_strings_are_hashed():
     streams = drawn("0")
     assert len(streams.splitlines()) >= 200

@@ -22,6 +22,7 @@ for _variant in ZOO:
 CAUGHT = {name: found for name, found in KEPT.known_bad.items() if found is not None}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", PROFILES)
 def test_the_counts_are_those_of_today(policy):
     assert dict(exercised(policy)) == KEPT.exercised[policy]

@@ -24,6 +24,9 @@ from preempt_spec.system import clauses, run
 
 CLAUSES = clauses(OBSERVES)
 
+#: What workloads come to is much the same under any policy: one at once, each in the longer tests.
+ONE = [pytest.param(p, marks=() if p == "vllm-fcfs" else pytest.mark.long) for p in PROFILES]
+
 #: Situations that some policies cannot come to: preemption with chunks under way, and of whom this step has served.
 ONLY_CHUNKED = {"victim in mid-prefill", "further victim"}
 ONLY_PRIORITY = {"victim already granted"}
@@ -134,7 +137,7 @@ def often(least: dict[str, int], seen: Counter[str], count: int) -> None:
         assert share >= percent * 0.8, (situation, share, seen)
 
 
-@pytest.mark.parametrize("policy", PROFILES)
+@pytest.mark.parametrize("policy", ONE)
 def test_workloads_reach_what_matters_often(policy: str):
     count, seen, exercised = 100, Counter[str](), Counter[str]()
     for seed in range(count):
@@ -149,7 +152,7 @@ def test_workloads_reach_what_matters_often(policy: str):
     assert {r for r in RULES if not r.startswith("swap/")} - rare <= exercised.keys()
 
 
-@pytest.mark.parametrize("policy", PROFILES)
+@pytest.mark.parametrize("policy", ONE)
 def test_workloads_with_everything_reach_what_lies_beyond(policy: str):
     count, seen, exercised = 80, Counter[str](), Counter[str]()
     for seed in range(count):

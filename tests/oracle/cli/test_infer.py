@@ -56,6 +56,7 @@ def module(here: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "schedulers"
 
 
+@pytest.mark.long
 def test_the_reference_is_what_its_profile_says(run, here):
     result = run(
         *("infer", "reference", "--policy", "vllm-priority", "--seed", 1, "--workloads", 20),

@@ -240,6 +240,7 @@ def run(do: str, edit: Edit, mode: str) -> tuple[Lockstep, Edited]:
     return lockstep(lambda: Session(it), modes, 0, Budget(600), enough, tries=0), it
 
 
+@pytest.mark.long
 def test_the_stand_in_is_predicted():
     out = lockstep(
         lambda: Session(InProcess(StandIn(), "the stand-in", "preempt_spec")), select(POLICIES, ""), 7, Budget(40)

@@ -122,6 +122,7 @@ def test_monitor_and_pure_system_agree_on_advice_and_go_on_behind_it(policy, upc
     assert often >= 3  # it went on, and spoke again
 
 
+@pytest.mark.long
 def test_by_every_version_both_agree():
     """Leaving rules out must leave transitions that can be followed: a newer rule is nobody's precondition."""
     for release in HISTORY[:-1]:

@@ -49,6 +49,7 @@ def test_same_judgement_of_corrupted_streams(policy: str):
     check()
 
 
+@pytest.mark.long
 def test_corrupted_streams_end_in_every_way():
     ends = Counter(lockstep(s) for policy in PROFILES for s in drawn(policy, range(30)))
     assert ends["conforms"] >= 30, ends
