@@ -7,6 +7,7 @@ without that name. It is kept, and the search goes back to the last name that it
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+
 from attrs import define, field
 
 Choice = tuple[str, Hashable]

@@ -35,7 +35,7 @@ from preempt_spec.reference import OBSERVES, Reference
 WIDER: Mapping[str, tuple[tuple[Enum, ...], ...]] = {
     "need": ((Need.GROWTH, Need.TOGETHER), (Need.GROWTH, Need.AHEAD)),
     "phase": ((Phase.MIXED, Phase.PREFILL_FIRST, Phase.TURNS), (Phase.MIXED, Phase.DECODE_FIRST)),
-    "after_preemption": ((AfterPreemption.UNTIL_FINISH, AfterPreemption.CLOSED, AfterPreemption.OPEN),),
+    "after_preemption": ((AfterPreemption.CLOSED, AfterPreemption.OPEN),),
     "after_self": ((AfterSelf.CONTINUE, AfterSelf.STOP),),
     "slots": ((Slots.RUNNING, Slots.BATCH),),
     "progress": ((Progress.EVERY_BATCH, Progress.CHUNKED),),

@@ -40,6 +40,18 @@ class PreemptsForNobody(KnownBad):
         super()._act(evolve(act, beneficiaries=()) if isinstance(act, ev.Demote) else act)
 
 
+class PreemptsForAllAtOnce(KnownBad):
+    """Preempts for one that cannot grow, and says that it was for all who run: their needs together."""
+
+    rule = "victim/trigger"
+    policies = ONE_BY_ONE
+
+    def _act(self, act: ev.Act) -> None:
+        if isinstance(act, ev.Demote) and act.beneficiaries:
+            act = evolve(act, beneficiaries=self.state.running)
+        super()._act(act)
+
+
 class PreemptsAtTheLastBlock(KnownBad):
     """Takes a need equal to the supply for a shortage."""
 

@@ -122,8 +122,7 @@ def at_its_place(s: View, e: Requeue) -> Iterator[str | None]:
 @on(FRONT, Requeue, "place release")
 def in_its_queue(s: View, e: Requeue) -> Iterator[str | None]:
     """Whose KV the host holds comes back by way of the swapped queue, everybody else by way of the waiting one."""
-    r = s.request(e.request)
-    kept = s.policy.memory is Memory.SWAP and r.computed > 0 and not any(r.tables)  # with blocks: its release is lazy
+    kept = s.policy.memory is Memory.SWAP and s.request(e.request).computed > 0
     if kept or e.queue == "swapped":
         right = kept == (e.queue == "swapped")
         kv = "in the host tier" if kept else "nowhere"

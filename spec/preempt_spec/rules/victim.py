@@ -26,7 +26,7 @@ def declared_cause(s: View, e: Demote) -> Iterator[str | None]:
         yield f"{e.request} was preempted for {e.cause!r}; {s.policy.name} declares {sorted(s.policy.causes)}"
     elif e.cause == "growth" and not e.beneficiaries:
         yield f"{e.request} was preempted for growth of nobody"
-    elif e.cause == "growth" and len(e.beneficiaries) > 1 and makes_room_for_one(s.policy):
+    elif len(e.beneficiaries) > 1 and makes_room_for_one(s.policy):
         # Their needs together may exceed a supply that is enough for each in its turn.
         yield f"{e.request} was preempted for {len(e.beneficiaries)} at once; {s.policy.name} makes room for one"
     else:

@@ -146,6 +146,14 @@ def test_room_for_a_load(at):
     assert list(queue.load_gates_open(running, ev.Load("a", 2, ((2,),), 0, 0))) == []
 
 
+def test_why_nobody_is_admitted_after_a_preemption(at):
+    s = evolve(at(policy="hf-cb", running={"a": {}}, waiting={"b": {}}), gated=True)
+    grant = Grant("b", 1, None, ((0,),), 0)
+    assert list(queue.gates_open(s, grant)) == ["b was admitted although nobody finished since the last preemption"]
+    s = at(running={"a": {}}, waiting={"b": {}}, plan={"demoted": ("c",)})
+    assert list(queue.gates_open(s, grant)) == ["b was admitted in a step that preempted c"]
+
+
 # -- resume ----------------------------------------------------------------------------------------------------------
 
 
