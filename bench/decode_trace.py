@@ -1,4 +1,7 @@
-"""Write a decode-heavy trace of a correct vllm-fcfs scheduler: 64 running, a preemption about every eighth step.
+"""Write a decode-heavy trace of a correct vllm-fcfs scheduler: 64 running, one of them ends about every seventh step.
+
+How often somebody is preempted is a matter of the pool: about every eighth step where it is scarce, about every
+hundredth where it is ample, as an engine is run in production; the load is the same.
 
 Written for speed of generation, apart from the reference scheduler; every trace is checked before it is timed.
 """
@@ -13,12 +16,13 @@ from preempt_oracle.trace import wire
 from preempt_oracle.trace.writer import create
 from preempt_spec.events import OBSERVABLE
 
-PAGE, POOL, RUNNING, BUDGET, LENGTH = 16, 1560, 64, 2048, 2048
+PAGE, RUNNING, BUDGET, LENGTH = 16, 64, 2048, 2048
+SCARCE, AMPLE = 1560, 1770  # blocks
 OBSERVES = OBSERVABLE.keys() - {"free-ids", "publish", "reject"}
 
 
-def generate(path: Path | BinaryIO, steps: int, seed: int = 0) -> tuple[int, int]:
-    """Write `steps` steps to `path`. Returns grants and preemptions."""
+def generate(path: Path | BinaryIO, steps: int, pool: int = SCARCE, seed: int = 0) -> tuple[int, int]:
+    """Write `steps` steps of an engine with `pool` blocks to `path`. Returns grants and preemptions."""
     limits = wire.Limits(max_running=RUNNING, budget=BUDGET, max_length=LENGTH)
     header = wire.Header(
         "bench",
@@ -26,11 +30,11 @@ def generate(path: Path | BinaryIO, steps: int, seed: int = 0) -> tuple[int, int
         "vllm-fcfs",
         limits,
         (wire.Group("full", "full", PAGE),),
-        (wire.Pool("device", 0, POOL),),
+        (wire.Pool("device", 0, pool),),
         frozenset(OBSERVES),
     )
     rng = random.Random(seed)
-    free = list(range(POOL))
+    free = list(range(pool))
     running: list[_Request] = []
     waiting: list[_Request] = []
     born = grants = preemptions = 0

@@ -3,7 +3,7 @@
 Each key of a JSON object brings one colon outside strings, so a line has at least as many colons as keys. It has no
 duplicate key if one of these holds, tried in order of cost:
 
-1. its colons are no more than the fields of the decoded event that are not at their default (steps and delivers);
+1. its colons are no more than the fields of the decoded event that are not at their default (nearly all events);
 2. it has no backslash, so that no string holds a quote; every colon directly follows a quote, so that every key is
    among the texts between a quote and `":`; and these are distinct, over all objects of the line (so, at most one act);
 3. it has no backslash, so that no colon in a string is spelled as an escape, and has as many colons as the encoding of
@@ -23,12 +23,26 @@ from typing import Final, get_args
 import msgspec
 
 from .errors import Fault
-from .wire import ENCODER, NOTHING_OBSERVED, Act, Deliver, Line, Observed, Step
+from .wire import (
+    ENCODER,
+    NOTHING_OBSERVED,
+    Act,
+    Arrive,
+    CopyDone,
+    CopyStart,
+    Deliver,
+    Finish,
+    Line,
+    Observed,
+    Reject,
+    Step,
+)
 
-#: Per kind of act its fields, read at once, and their defaults; a field without one is always written.
-_ACTS: Final = {
+#: Per kind of act, and of event without objects in it: its fields, read at once, and their defaults. A field without a
+#: default is always written.
+_FLAT: Final = {
     kind: (attrgetter(*kind.__struct_fields__), tuple([f.default for f in msgspec.structs.fields(kind)]))
-    for kind in get_args(Act)
+    for kind in (*get_args(Act), Arrive, Reject, Finish, CopyStart, CopyDone)
 }
 
 
@@ -38,7 +52,10 @@ def refuse_duplicate_keys(raw: bytes, event: Line) -> None:
     if type(event) is Step:
         if colons == _step_keys(event):
             return
-    elif type(event) is Deliver and colons == _deliver_keys(event):
+    elif type(event) is Deliver:
+        if colons == _deliver_keys(event):
+            return
+    elif type(event) in _FLAT and colons == _flat_keys(event):
         return
     if b"\\" not in raw:
         ends = raw.split(b'":')
@@ -77,7 +94,7 @@ def _step_keys(step: Step) -> int:
     if step.observed is not NOTHING_OBSERVED:
         keys += 1 + _observed_keys(step.observed)
     if step.acts:
-        keys += 1 + sum(map(_act_keys, step.acts))
+        keys += 1 + sum(map(_flat_keys, step.acts))
     return keys
 
 
@@ -97,9 +114,9 @@ def _observed_keys(observed: Observed) -> int:
     )
 
 
-def _act_keys(act: Act) -> int:
-    read, defaults = _ACTS[type(act)]
-    unusual: Iterator[bool] = map(ne, read(act), defaults)
+def _flat_keys(one: Act | Line) -> int:
+    read, defaults = _FLAT[type(one)]
+    unusual: Iterator[bool] = map(ne, read(one), defaults)
     return 1 + sum(unusual)  # its kind, and what is not at its default
 
 
@@ -115,5 +132,5 @@ def _deliver_keys(deliver: Deliver) -> int:
         + (deliver.source is not None)
     )
     if deliver.acts:
-        keys += 1 + sum(map(_act_keys, deliver.acts))
+        keys += 1 + sum(map(_flat_keys, deliver.acts))
     return keys

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 
 import pytest
 from backports import zstd
+
+from preempt_oracle.check import AHEAD, check
+from preempt_oracle.trace.errors import TraceError
+from preempt_oracle.verdict import Verdict
 
 
 def test_a_good_trace_conforms(run, good):
@@ -128,3 +133,33 @@ def test_an_unknown_policy_names_the_known_ones(run, good):
 
 def test_another_policy_judges_otherwise(run, good):
     assert run("check", good, "--policy", "vllm-priority").exit_code == 1
+
+
+@pytest.mark.parametrize("between", [0, 3, AHEAD - 2, AHEAD - 1, AHEAD, 2 * AHEAD])
+def test_of_two_bad_lines_the_first_is_told(run, here, good, between):
+    lines = good.read_bytes().splitlines(keepends=True)
+    nonsense, unreadable = b'{"event":"finish","request":"nobody"}\n', b"{\n"
+    both = here / "both.jsonl"
+    both.write_bytes(b"".join([lines[0], *[b'{"event":"step","frame":%d}\n' % i for i in range(between)], nonsense]))
+    with both.open("ab") as out:
+        out.writelines([*[b'{"event":"step","frame":%d}\n' % (between + i) for i in range(3)], unreadable, *lines[-1:]])
+    result = run("check", both)
+    assert result.exit_code == 2
+    assert f"{both}:{between + 2}: request: " in result.stdout + result.stderr
+    both.write_bytes(both.read_bytes().replace(nonsense, b""))
+    result = run("check", both)
+    assert result.exit_code == 2
+    assert f"{both}:{between + 5}: cut off" in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("threshold", [0, 700, 10**6])
+def test_the_collector_of_cycles_is_left_as_it_was(good, here, threshold):
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(threshold, *before[1:])
+        assert check(good).verdict is Verdict.CONFORMS
+        with pytest.raises(TraceError):
+            check(here / "missing.jsonl")
+        assert gc.get_threshold() == (threshold, *before[1:])
+    finally:
+        gc.set_threshold(*before)
