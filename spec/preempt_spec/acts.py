@@ -170,7 +170,8 @@ class Swap:
 class Load:
     """A waiting request gets blocks that asynchronous copies fill; `computed` tokens count once they are there.
 
-    It is in no queue that is served, and resumes by a grant once the copies are done.
+    It is in no queue that is served, and resumes by a grant once the copies are done. `runs`: nothing is copied, all
+    of it is a local hit, and the request is among those who run at once, though this brings it no token.
     """
 
     request: str
@@ -178,6 +179,7 @@ class Load:
     blocks: tuple[tuple[int, ...], ...]
     after: int = 0
     hit: int = 0  # tokens of a local prefix hit: the leading blocks, which nothing is copied into
+    runs: bool = False
 
 
 @frozen

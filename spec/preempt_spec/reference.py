@@ -20,6 +20,7 @@ from preempt_spec.delivery import appended
 from preempt_spec.paging import Paging
 from preempt_spec.policies.functions import (
     admits_first,
+    adopts,
     beneficiaries,
     blocks_at_once,
     confirmed,
@@ -32,7 +33,9 @@ from preempt_spec.policies.functions import (
     oversize,
     passes_over,
     pressure,
+    readable,
     requeue_at,
+    room,
     room_for_outputs,
     skip_guard,
     slot_free,
@@ -42,7 +45,7 @@ from preempt_spec.policies.functions import (
     visiting,
     want,
 )
-from preempt_spec.policies.policy import Memory, Need, Oversize, Phase, Release
+from preempt_spec.policies.policy import Idle, Memory, Need, Oversize, Phase, Release
 from preempt_spec.record import OBSERVES
 from preempt_spec.state import needed_pages
 from preempt_spec.view import HOLE, Fate, Place
@@ -195,8 +198,22 @@ class Reference(Paging):
             self.admit()
             hungry = () if self.state.paused else starved(self.state)
             # If nobody could be served, those who are left are looked at anew.
-            if not self.relieve(hungry) or self.state.plan.granted:
+            swept = self.sweep() if hungry or self.shut_out() else False
+            if not (self.relieve(hungry) or swept) or self.state.plan.granted:
                 return
+
+    def shut_out(self) -> bool:
+        """Whether nobody was served, and somebody waits who may come in."""
+        s = self.state
+        return not s.plan.granted and bool(s.waiting or s.swapped) and not s.paused and not gate_closed(s)
+
+    def sweep(self) -> bool:
+        """Under some policies findable pages that nobody holds take no room from who starves: now they go."""
+        before = self.state.plan.swept
+        if self.policy.idle is Idle.STARVED:
+            for g in range(len(self.state.memory)):
+                self.withdraw(g, tuple(sorted(self.state.free_ids(g))))
+        return self.state.plan.swept and not before
 
     def relieve(self, hungry: tuple[str, ...]) -> bool:
         """Preempt, one victim at a time, until the starved ones fit together. They are requeued the oldest first."""
@@ -259,6 +276,9 @@ class Reference(Paging):
         kept, tables = self.swap_out(victim), self.owned(victim)
         until = self.fences(victim)
         self._act(ev.Release(victim, len(self.state.plan.granted), tables, until, kept, 0, kept))
+        if self.policy.idle is Idle.STARVED:  # room was to be made, not a cache to be filled
+            for g, table in enumerate(tables):
+                self.withdraw(g, tuple(b for b in table if self.state.is_free(g, b)))
 
     def clear(self, group: int, lack: int, keep: tuple[int, ...], request: str) -> None:
         """Who waits gives back what it was left, the last one first, until there is room for `request`."""
@@ -345,6 +365,9 @@ class Reference(Paging):
             tokens = self.first_tokens(r, hit)
             if tokens > 0 and self.may_admit(r, tokens, hit, blocks):
                 self.grant(r, tokens, hit, blocks)
+            elif hit and adopts(self.state, r) and not gate_closed(self.state):
+                self._act(ev.Load(r, hit, blocks, len(self.state.plan.granted), hit, True))
+                self.merged.add(r)
 
     def next_waiting(self) -> str | None:
         """Nobody older and ready is passed over."""
@@ -365,7 +388,7 @@ class Reference(Paging):
         s = self.state
         if gate_closed(s):
             return False
-        if not slot_free(s):
+        if not slot_free(s) or not readable(s, request, max(hit, s.request(request).computed)):
             return False
         first = max(hit, s.request(request).computed) + tokens
         end = len(s.request(request).tokens) if s.limits.whole_fit else first
@@ -373,9 +396,11 @@ class Reference(Paging):
         had = s.request(request).tables
         for g, group in enumerate(s.groups):
             spare = self.spare(g, request)
-            idle = sum(s.is_free(g, b) or b in spare for b in blocks[g])
+            apart = self.policy.idle is Idle.STARVED  # then what is findable is no room
+            idle = 0 if apart else sum(s.is_free(g, b) or b in spare for b in blocks[g])
             need = max(blocks_at_once(group, end), entries(s, request, first, g))
-            if need - len(had[g]) - len(blocks[g]) + idle + mark > self.free(g) + len(spare):
+            free = room(s, g) if apart else self.free(g)
+            if need - len(had[g]) - len(blocks[g]) + idle + mark > free + len(spare):
                 return False
         return True
 

@@ -59,6 +59,8 @@ class Plan:
     spent: int = 0
     spent_running: int = 0
     admitted: tuple[str, ...] = ()
+    anew: int = 0
+    swept: bool = False
     restored: tuple[str, ...] = ()
     torn: tuple[str, ...] = ()
     demoted: tuple[str, ...] = ()
@@ -176,6 +178,11 @@ class State:
     def is_free(self, group: int, block: int) -> bool:
         """Whether this one may."""
         return block in self.free_ids(group)
+
+    def idle(self, group: int) -> int:
+        """How many of the free blocks are findable."""
+        free = self.free_ids(group)
+        return sum(x.published is not None and b in free for b, x in self.memory[group].blocks.items())
 
     def shared(self, group: int) -> Mapping[int, int]:
         """Holders of each block that has several."""

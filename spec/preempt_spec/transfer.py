@@ -59,8 +59,13 @@ def arrive_before(s: State, frame: int) -> State:
 
 
 def load(s: State, m: ev.Load) -> State:
-    """Who waited gets blocks, and waits for what fills them."""
+    """Who waited gets blocks, and waits for what fills them; or runs, if nothing has to."""
     s = own(s, m.request, m.blocks)
+    if m.runs:
+        known = len(s.requests[m.request].tokens)
+        s = change(s, m.request, place=Place.RUNNING, computed=m.computed, goal=known)
+        plan = evolve(s.plan, admitted=(*s.plan.admitted, m.request))
+        return evolve(s, waiting=without(s.waiting, m.request), running=(*s.running, m.request), plan=plan)
     s = change(s, m.request, place=Place.LOADING, computed=m.computed)
     return evolve(s, waiting=without(s.waiting, m.request))
 

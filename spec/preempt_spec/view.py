@@ -182,6 +182,14 @@ class PlanView(Protocol):
         """Requests that this step admitted."""
 
     @property
+    def anew(self) -> int:
+        """How many of them a second pass of this step looks at with those who ran before."""
+
+    @property
+    def swept(self) -> bool:
+        """Under `Idle.STARVED`: findable pages that nobody held were given up in this step."""
+
+    @property
     def restored(self) -> Sequence[str]:
         """Those of them that were swapped."""
 
@@ -327,6 +335,9 @@ class View(Protocol):
 
     def is_free(self, group: int, block: int) -> bool:
         """Whether this block may be handed out."""
+
+    def idle(self, group: int) -> int:
+        """How many of the free blocks are findable."""
 
     def arriving(self, group: int, block: int) -> bool:
         """Whether an unordered copy in flight fills this block: it is then not free, whoever owns it."""

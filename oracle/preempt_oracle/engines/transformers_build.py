@@ -131,7 +131,8 @@ def processor(
     require(made.cache, ("cache_allocators", "pool", "num_blocks"))
     (allocator,) = made.cache.cache_allocators.values()
     require(allocator, ("block_table", "ledger", "blocks_per_sector", "block_physical_stride", "_copy_view"))
-    require(allocator, ("allocate_cache_to_request",))
+    require(allocator, ("allocate_cache_to_request", "acquire_prefix_blocks"))
+    require(made.cache, ("search_prefix_match", "mark_complete_blocks", "evict_cached_blocks", "use_prefix_sharing"))
     require(allocator.ledger, ("shared_ref_counts", "cached_blocks", "hash_to_block"))
     require(made.cache.pool, ("free_sectors", "_free_blocks"))
     if made.cache.num_blocks != blocks or allocator.blocks_per_sector != 1:

@@ -14,12 +14,14 @@ FIFO one with a host pool. Everything declared is the engine's own:
 * release and finish: what a block's references, or the free lists, lost around `free_blocks`.
 * reset, known, place: read from the state that waits afterwards, which a soft reset makes anew.
 * start, sent: the position ids, read and write indices in the tensors that the forward pass gets.
+* hits: what `acquire_prefix_blocks` put into a table; a hit alone makes the engine take a request among those who run
+  (`load`, `runs`), even if the pass then finds no room for its tokens. publish: the blocks in the ledger's table of
+  hashes, which is what a prefix is looked up in. exchange: what `mark_complete_blocks` changed in a table.
 * copies: see `transformers_watch`; host: the free sectors and blocks of the host pool.
 * emitted: what joined the state's own tokens in `update_batch`.
 
 A cancellation goes the engine's way, through its queue, and takes effect at the next batch; between a batch and its
-update there is no moment for one. Prefix sharing is refused: the engine replaces a block by an equal one while its
-request runs, which no event tells. So is a safety margin.
+update there is no moment for one. A safety margin is refused.
 """
 
 from __future__ import annotations
@@ -53,10 +55,10 @@ else:
 
 VERIFIED = ("5.18.0", "5.23.0")
 SCHEDULERS = {"hf-cb": "fifo", "hf-cb-prefill-first": "prefill_first", "hf-cb-offload": "fifo"}
-CAPABILITIES = ("abort", "chunked")
+CAPABILITIES = ("abort", "caching", "chunked")
 OBSERVES = (
     *("counts", "blocks", "free", "free-ids", "refs", "queues", "demote", "trigger", "release", "reset", "held"),
-    *("place", "known", "start", "sent", "emitted"),
+    *("place", "known", "start", "sent", "hits", "publish", "emitted"),
 )
 
 
@@ -75,8 +77,11 @@ class Transformers(Engine):
             raise Refused(f"policy {policy!r}: this engine has {', '.join(SCHEDULERS)}")
         if unknown := sorted(config.get("options") or {}):
             raise Refused(f"unknown option {unknown[0]!r}; there is none")
-        config = fixed(config, chunked=True, caching=False, long_prefill=0, watermark=0, frames=1, drafts=0)
+        config = fixed(config, chunked=True, long_prefill=0, watermark=0, frames=1, drafts=0)
         config = fixed(config, groups="full")
+        caching = config.get("caching", False)
+        if type(caching) is not bool:
+            raise Refused(f"caching={caching!r}: must be true or false")
         config["whole_fit"] = False  # the first chunk of an admission must fit, and no more
         blocks, page = whole(config, "blocks", 1), whole(config, "page_size", 4)
         running, budget = whole(config, "max_running", 1), whole(config, "budget", 1)
@@ -92,7 +97,7 @@ class Transformers(Engine):
             self.llama = model(self.hf)
         sizes = {"blocks": blocks, "page": page, "running": running, "budget": budget, "host_blocks": host}
         self.manager, self.processor = processor(
-            self.hf, self.llama, **sizes, caching=False, scheduler=SCHEDULERS[policy]
+            self.hf, self.llama, **sizes, caching=caching, scheduler=SCHEDULERS[policy]
         )
         self.longest, self.hosts = longest, policy == "hf-cb-offload"
         self.live: dict[str, int] = {}  # request -> tokens it may emit
@@ -157,13 +162,15 @@ class Transformers(Engine):
             event |= {"requests": names, "tokens": [f.query_length for f in batch], "start": starts}
             event["sent"] = [[name, 0, blocks, True] for name, blocks in zip(names, sent, strict=True)]
             back = [f.state for f in batch if f.state.request_id in watch.preempted]
+            back += [watch.scheduler.active_requests[r] for r in watch.back if r not in names]
             known = [[s.request_id, len(s.initial_tokens) + len(s.generated_tokens)] for s in back]
             event["resumed"] = known
-            watch.preempted.difference_update(names)
+            watch.preempted.difference_update([s.request_id for s in back])
             watch.stamps.put(self._written())
         else:
             event["reason"] = "nothing could be scheduled" if self.live else "idle"
-        return event | {"blocks": watch.deltas, "acts": watch.acts, "observed": self._observed()}
+        told = {"blocks": watch.deltas, "hits": watch.hits, "acts": watch.acts}
+        return event | told | {"observed": self._observed()}
 
     def _message(self) -> tuple[list[int], list[list[int]]]:
         """Where each grant starts, and its block table, as the tensors of the batch have them.
@@ -239,6 +246,7 @@ class Transformers(Engine):
             "requests": requests,
             "tokens": tokens,
             "emitted": [appended.get(r, []) for r in requests],
+            "acts": watch.acts,
             "finished": [{"request": r, "reason": "length", "blocks": [watch.returned.get(r, [])]} for r in over],
         }
 

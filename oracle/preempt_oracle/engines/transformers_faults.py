@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from preempt_oracle.engines.faults import Fault
     from preempt_oracle.engines.transformers_faults_memory import MEMORY
     from preempt_oracle.engines.transformers_faults_queues import QUEUES
+    from preempt_oracle.engines.transformers_faults_sharing import SHARING
     from preempt_oracle.engines.transformers_faults_victims import VICTIMS
 else:
     from faults import Fault
     from transformers_faults_memory import MEMORY
     from transformers_faults_queues import QUEUES
+    from transformers_faults_sharing import SHARING
     from transformers_faults_victims import VICTIMS
 
-FAULTS: tuple[Fault, ...] = (*VICTIMS, *MEMORY, *QUEUES)
+FAULTS: tuple[Fault, ...] = (*VICTIMS, *MEMORY, *QUEUES, *SHARING)

@@ -46,10 +46,10 @@ class Stamps:
             self.last += 1
             self.device[block, 0] = self.last
 
-    def wipe(self, blocks: Iterable[int]) -> None:
+    def wipe(self, blocks: Iterable[int], host: bool = False) -> None:
         """The blocks hold nothing."""
         for block in blocks:
-            self.device[block, 0] = 0
+            (self.host if host else self.device)[block, 0] = 0
 
     def read(self, host: bool = False) -> list[int]:
         """The stamp of each block of a tier."""
@@ -70,7 +70,8 @@ class Watch:
         self.preempted: set[str] = set()  # demoted and not yet granted tokens again
         self.offloading: list[Any] | None = None  # while room is made: who starved, and the tokens it was denied
         self.victims: dict[str, Reply] = {}  # of the offloading in hand: their releases
-        self.granted = 0
+        self.granted = 0  # in the pass that is over; in the one that runs, `looked`
+        self.looked: int | None = None
         self.begin()
         self._hook()
 
@@ -78,6 +79,9 @@ class Watch:
         """A step or a delivery begins."""
         self.acts: list[Reply] = []
         self.deltas: list[list[Any]] = []
+        self.hits: list[list[Any]] = []
+        self.matched: dict[str, tuple[int, list[int]]] = {}  # by a hit of this pass: grants made before, its blocks
+        self.back: list[str] = []  # who was preempted and runs again by a hit alone
         self.returned: dict[str, list[int]] = {}
         self.granted = 0
 
@@ -101,6 +105,10 @@ class Watch:
         waiting = self.scheduler.waiting_requests
         return [r for r in self.scheduler.waiting_requests_order if r in waiting and waiting[r].is_cpu_offloaded]
 
+    def findable(self) -> set[int]:
+        """The blocks that a prefix may be found in."""
+        return {*self.allocator.ledger.hash_to_block.values()}
+
     def references(self) -> dict[int, int]:
         """How often each block is held, as the allocator counts."""
         free = self.free()
@@ -121,19 +129,45 @@ class Watch:
         )
         finish, wait, offload = scheduler.finish_request, scheduler.add_waiting_request, manager.offload_requests
         restore, drop = manager.restore_scheduled_requests, manager.free_request_cpu_cache
-        to_cpu = manager._offload_to_cpu
+        to_cpu, acquire = manager._offload_to_cpu, allocator.acquire_prefix_blocks
+        mark, evict, grant = cache.mark_complete_blocks, cache.evict_cached_blocks, scheduler._schedule_request
+
+        def acquiring(request_id: str, *args: Any) -> Any:
+            answer = acquire(request_id, *args)
+            self.matched[request_id] = self.looked or 0, self.table(request_id)
+            return answer
 
         def allocating(request_id: str, *args: Any) -> Any:
-            before = len(allocator.block_table.get(request_id, ()))
+            _, hit = self.matched.pop(request_id, (0, []))
+            before = len(allocator.block_table.get(request_id, ())) - len(hit)
             answer = allocate(request_id, *args)
             if added := self.table(request_id)[before:]:
                 self.deltas.append([request_id, 0, added])
+            if hit:
+                self.hits.append([request_id, scheduler.active_requests[request_id].position_offset])
             return answer
+
+        def granting(state: Any, *args: Any) -> Any:
+            if self.looked is not None:
+                self.looked += 1
+            return grant(state, *args)
+
+        def marking(state: Any, *args: Any) -> Any:
+            table, found = self.table(state.request_id), self.findable()
+            answer = mark(state, *args)
+            self._changed(state.request_id, table)
+            if fresh := sorted(self.findable() - found):
+                self._act("publish", request=state.request_id, blocks=fresh)
+            return answer
+
+        def evicting() -> Any:
+            return self._withdrawing(evict)
 
         def freeing(request_id: str, *args: Any, **kwargs: Any) -> Any:
             if self.offloading is not None:
                 self._demoted(request_id)
-            return self._returning(request_id, lambda: free_cache(request_id, *args, **kwargs))
+            back = self._withdrawing
+            return back(lambda: self._returning(request_id, lambda: free_cache(request_id, *args, **kwargs)))
 
         def finishing(request_id: str) -> Any:
             if self.offloading is not None:
@@ -147,8 +181,10 @@ class Watch:
             return answer
 
         def scheduling(*args: Any, **kwargs: Any) -> Any:
+            self.looked = 0
             answer = schedule(*args, **kwargs)
-            self.granted = len(answer[0] or ())
+            self.granted, self.looked = len(answer[0] or ()), None
+            self._running_by_hits()
             return answer
 
         def making_room() -> Any:
@@ -171,6 +207,32 @@ class Watch:
         )
         manager.offload_requests, manager.restore_scheduled_requests = making_room, restoring
         manager.free_request_cpu_cache, manager._offload_to_cpu = dropping, copying_out
+        allocator.acquire_prefix_blocks, scheduler._schedule_request = acquiring, granting
+        cache.mark_complete_blocks, cache.evict_cached_blocks = marking, evicting
+
+    def _running_by_hits(self) -> None:
+        """Who was taken among those who run by a hit of this pass, and found no room behind it."""
+        for request, (after, blocks) in self.matched.items():
+            computed = self.scheduler.active_requests[request].position_offset
+            act: Reply = {"act": "load", "after": after, "request": request, "computed": computed, "hit": computed}
+            self.acts.append({**act, "blocks": [blocks], "runs": True})
+            if request in self.preempted:
+                self.back.append(request)
+        self.matched = {}
+
+    def _changed(self, request: str, before: list[int]) -> None:
+        """Blocks of a table that gave way to others."""
+        pairs = [(old, new) for old, new in zip(before, self.table(request), strict=False) if old != new]
+        if pairs:
+            self._act("exchange", request=request, blocks=[a for a, _ in pairs], instead=[b for _, b in pairs])
+
+    def _withdrawing(self, act: Any) -> Any:
+        """What can be found no more."""
+        before = self.findable()
+        answer = act()
+        if gone := sorted(before - self.findable()):
+            self._act("withdraw", blocks=gone)
+        return answer
 
     def _returning(self, request: str, give_back: Any) -> Any:
         """What really came back: the blocks of its table, or others, that lost a reference."""
@@ -213,6 +275,7 @@ class Watch:
         self.victims[request] = {"act": "release", "after": self.granted, "request": request, "blocks": [[]]}
         self.acts += [demote, self.victims[request]]
         self.preempted.add(request)
+        self.back = [name for name in self.back if name != request]
 
     def _requeued(self, state: Any) -> None:
         name = state.request_id
@@ -229,10 +292,13 @@ class Watch:
         answer = to_cpu(victims, tables)
         after = self.stamps.read(host=True)
         owner = {block: state.request_id for state in victims for t in tables[state.request_id].values() for block in t}
+        # Who shares a block has its own copy of it: for whom a copy is says the engine, what it holds the stamp.
+        kept = self.manager._request_id_to_cpu_blocks
+        meant = {host: r for r in owner.values() for ids in kept.get(r, {}).values() for host in ids}
         copies: dict[str, list[list[int]]] = {}
         for block, (old, new) in enumerate(zip(before, after, strict=True)):
             if new != old and new in source:
-                copies.setdefault(owner.get(source[new], ""), []).append([source[new], block, 0])
+                copies.setdefault(meant.get(block, owner.get(source[new], "")), []).append([source[new], block, 0])
         for request, blocks in copies.items():
             swap: Reply = {"act": "swap", "after": self.granted, "request": request, "direction": "out"}
             # The allocator has its blocks back by now; nobody writes them before the copy, which comes first.
@@ -274,6 +340,7 @@ class Watch:
             back.remove(block)
         if back:
             self._act("evict", blocks=sorted(back))
+            self.stamps.wipe(back, host=True)  # what a shared block is copied to is seen again then
         return answer
 
     def _act(self, act: str, **fields: Any) -> None:

@@ -19,6 +19,7 @@ from preempt_oracle.trace import wire
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.policies.functions import enqueue_at, lined_up, shared_pages, waits
+from preempt_spec.policies.policy import Idle, Victim
 from preempt_spec.view import HOLE, Cycle, Place, with_holes
 
 
@@ -223,10 +224,19 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
     s.gated = bool(s.running)
     r.preempted = True
     r.incarnation += 1
+    if m.request in plan.admitted and m.request not in plan.granted:
+        plan.admitted = tuple([a for a in plan.admitted if a != m.request])
+    _second_pass(s)
     plan.demoted += (m.request,)
     plan.served = m.beneficiaries
     plan.fenced = False
     plan.self_preempted = plan.self_preempted or m.request in m.beneficiaries
+
+
+def _second_pass(s: Shadow) -> None:
+    """Where nobody was served, room is made and everybody is looked at anew, whom a hit alone admitted among them."""
+    if s.policy.victim is Victim.LAST_STARVED and not s.plan.granted:
+        s.plan.anew = len(s.plan.admitted)
 
 
 def give_back(s: Shadow, m: ev.Release | wire.Release) -> None:
@@ -259,6 +269,9 @@ def withdraw(s: Shadow, m: ev.Withdraw | wire.Withdraw) -> None:
     """Blocks are not findable any more."""
     published = s.memory[m.group].published
     published.update(dict.fromkeys(m.blocks))
+    if s.policy.idle is Idle.STARVED:
+        s.plan.swept = True
+        _second_pass(s)
     if s.plan.published:
         gone = {(m.group, b) for b in m.blocks}
         if not gone.isdisjoint(s.plan.published):
@@ -312,6 +325,14 @@ def _load(s: Shadow, m: ev.Load) -> None:
     r.place, r.base = Place.LOADING, m.computed
     while m.request in s.waiting:
         s.waiting.remove(m.request)
+    if m.runs:
+        r.place, r.goal = Place.RUNNING, len(r.tokens)
+        s.resumes += r.preempted
+        r.plain = all(m.computed % page == 0 for page in s.pages)
+        s.plan.admitted += (m.request,)
+        s.running.append(m.request)
+        s.rows.append(r)
+        s.doubt(r)  # what it attends is looked at
 
 
 def close(s: Shadow, sent: Sequence[ev.Sent]) -> None:

@@ -57,6 +57,8 @@ class Plan:
     pending: Mapping[str, tuple[int, int]] = MappingProxyType({})
     spent = spent_running = 0
     admitted: tuple[str, ...] = ()
+    anew = 0
+    swept = False
     demoted: tuple[str, ...] = ()
     requeued: tuple[str, ...] = ()
     skipped: Mapping[str, str] = MappingProxyType({})

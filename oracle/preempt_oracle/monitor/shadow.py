@@ -97,6 +97,11 @@ class Shadow(Members):
         """Blocks that may be handed out."""
         return self.memory[group].free_ids()
 
+    def idle(self, group: int) -> int:
+        """How many of the free blocks are findable."""
+        m = self.memory[group]
+        return sum([what is not None and m.is_free(b) for b, what in m.published.items()])
+
     def pinned(self, group: int, block: int) -> int:
         """Pins on this block."""
         return self.memory[group].pins.get(block, 0)

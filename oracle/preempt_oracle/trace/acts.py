@@ -127,13 +127,14 @@ class Swap(TaggedAct, frozen=True):
 
 
 class Load(TaggedAct, frozen=True):
-    """A waiting request gets blocks that asynchronous copies fill."""
+    """A waiting request gets blocks that asynchronous copies fill; or, if it `runs`, just those that it hits."""
 
     request: RequestId
     computed: Count
     blocks: GroupBlocks
     after: Count = 0
     hit: Count = 0
+    runs: bool = False
 
 
 class Evict(_BlocksAct, frozen=True):

@@ -13,6 +13,8 @@ from preempt_spec.policies.policy import (
     Fence,
     FullHit,
     Gate,
+    Hits,
+    Idle,
     Lineup,
     Memory,
     Need,
@@ -20,6 +22,7 @@ from preempt_spec.policies.policy import (
     Phase,
     Policy,
     Progress,
+    Reads,
     Release,
     Requeue,
     Slots,
@@ -98,6 +101,11 @@ def supply(s: View, group: int) -> int:
     return s.free(group) + len(lazily_held(s, group))
 
 
+def room(s: View, group: int) -> int:
+    """Free blocks that can be had at once, where findable ones cannot."""
+    return s.free(group) - (s.idle(group) if s.policy.idle is Idle.STARVED else 0)
+
+
 def pressure(s: View, requests: Sequence[str]) -> tuple[int, int]:
     """Blocks that running requests must see free to be granted tokens, and those that are, where it is tightest."""
     if s.policy.need is Need.ONE_FREE:
@@ -126,7 +134,11 @@ def unserved(s: View) -> tuple[str, ...]:
 
 def squeeze(s: View, request: str) -> tuple[int, int]:
     """The pressure under which a running request is granted tokens: its own, or that of all who are still to be."""
-    return pressure(s, unserved(s) if s.policy.need is Need.TOGETHER else (request,))
+    need, supply = pressure(s, unserved(s) if s.policy.need is Need.TOGETHER else (request,))
+    if s.policy.idle is Idle.STARVED and s.limits.caching:
+        lacks = [(growth(s, request, g), room(s, g)) for g in range(len(s.groups))]
+        return max(lacks, key=lambda x: x[0] - x[1])
+    return need, supply
 
 
 def fits(s: View, request: str) -> bool:
@@ -159,19 +171,23 @@ def passes_over(policy: Policy) -> bool:
     return policy.phase in (Phase.DECODE_FIRST, Phase.CHUNKS_FIRST)
 
 
-def visiting(s: View) -> tuple[str, ...]:
-    """Those who run, in the order in which a step looks at them."""
+def visiting(s: View, first: bool = False) -> tuple[str, ...]:
+    """Those who run, in the order in which a step looks at them; whom it admitted comes behind all others.
+
+    `first`: in its first pass, whether or not another one follows.
+    """
     if s.policy.victim is Victim.ITSELF_NEWEST_FIRST:
         return tuple(reversed(s.running))
     if not passes_over(s.policy):
         return tuple(s.running)
-    first = s.policy.phase is Phase.DECODE_FIRST
+    decoders_first = s.policy.phase is Phase.DECODE_FIRST
+    late = tuple(s.plan.admitted)[0 if first else s.plan.anew :]
 
     def decodes(r: str) -> bool:
         at, _ = s.plan.granted.get(r, (s.request(r).computed, 0))  # a grant may end its prefill
         return at >= s.request(r).goal
 
-    return tuple(sorted(s.running, key=lambda r: decodes(r) is not first))
+    return tuple(sorted(s.running, key=lambda r: (r in late, r not in late and decodes(r) is not decoders_first)))
 
 
 def spent_before(s: View, request: str) -> tuple[int, int]:
@@ -190,12 +206,26 @@ def unvisited(s: View, request: str) -> str | None:
     tokens, requests = spent_before(s, request)
     if tokens >= s.limits.budget:
         return "budget"
-    return "batch full" if s.policy.slots is Slots.BATCH and requests >= s.limits.max_running else None
+    if s.policy.slots is Slots.BATCH and requests >= s.limits.max_running:
+        return "batch full"
+    return None if readable(s, request, s.request(request).computed) else "reads"
+
+
+def readable(s: View, request: str, start: int) -> bool:
+    """Whether a step may read what it takes to go on from `start`, behind all that it read before this request."""
+    whole = [s.total(g) * group.page_size for g, group in enumerate(s.groups) if group.kind == "full"]
+    if s.policy.reads is Reads.ANY or not whole:
+        return True
+    order = visiting(s)
+    before = order[: order.index(request)] if request in order else tuple(s.plan.granted)
+    return sum(s.plan.granted[r][0] for r in before if r in s.plan.granted) + max(start, 1) <= min(whole)
 
 
 def starved(s: View) -> tuple[str, ...]:
     """Who was looked at in this step, got nothing, and still runs. The grants of the step are all made by then."""
-    rest = (r for r in visiting(s) if r not in s.plan.granted and r not in s.plan.pending)
+    # Whoever starved in a pass that served nobody did so in the order of that pass.
+    order = visiting(s, first=not s.plan.granted)
+    rest = (r for r in order if r not in s.plan.granted and r not in s.plan.pending)
     return tuple(r for r in rest if unvisited(s, r) is None and not ends(s, r))
 
 
@@ -220,9 +250,9 @@ def eligible(s: View, requester: str) -> tuple[str, ...]:
         return tuple(s.running) if len(s.running) > 1 else ()
     plan = s.plan
     if s.policy.victim is Victim.LAST_STARVED:
-        # Behind a first victim some may fit by what it gave back: they starved all the same.
+        # Behind a first victim some may fit by what it gave back, or what was findable: they starved all the same.
         who = starved(s) if len(s.running) > 1 else ()
-        return who if plan.served else tuple(r for r in who if not fits(s, r))
+        return who if plan.served or plan.swept else tuple(r for r in who if not fits(s, r))
     rest = tuple(r for r in s.running if r != requester and r not in plan.granted and r not in plan.pending)
     return rest or ((requester,) if s.request(requester).place is Place.RUNNING else ())
 
@@ -342,9 +372,15 @@ def surely_fits(s: View, request: str) -> bool:
         # Findable pages that nobody holds are free until they are hit.
         idle = blocks_for(s.best_hit(request), group.page_size) if limits.caching else 0
         need = max(blocks_at_once(group, end), pages_for(group, r.computed + tokens))
-        if need - len(r.tables[g]) + idle + mark > s.free(g):
+        if need - len(r.tables[g]) + idle + mark > room(s, g):
             return False
-    return True
+    return readable(s, request, max(r.computed, s.best_hit(request) if limits.caching else 0))
+
+
+def adopts(s: View, request: str) -> bool:
+    """Whether a waiting request that hits something is admitted even if it does not fit, once it is looked at."""
+    open_to_all = s.policy.hits is Hits.ALL and s.limits.budget > s.plan.spent and slot_free(s)
+    return open_to_all and s.request(request).place is Place.WAITING and readable(s, request, 0)
 
 
 def gate_closed(s: View) -> bool:
@@ -402,7 +438,7 @@ def skip_guard(s: View, request: str) -> str | None:
         return "stopped"
     if s.policy.slots is Slots.BATCH and len(plan.granted) >= s.limits.max_running and not passes_over(s.policy):
         return "batch full"
-    if s.policy.victim is Victim.LAST_STARVED and plan.demoted:
+    if s.policy.victim is Victim.LAST_STARVED and (plan.demoted or plan.swept):
         need, supply = pressure(s, starved(s))
         if need <= supply or len(s.running) == 1:
             return "room was made for the next step"

@@ -98,6 +98,27 @@ class Twins(Enum):
     MERGED = "when the second would become findable, the first takes its place"
 
 
+class Idle(Enum):
+    """When the room of findable pages that nobody holds can be had."""
+
+    ON_DEMAND = "at once: they count as free"
+    STARVED = "behind a whole pass that somebody starved in, or nobody was served: all of them, and then they are lost"
+
+
+class Hits(Enum):
+    """Whom a prefix hit admits."""
+
+    FITTING = "who fits with what lies behind the hit, too"
+    ALL = "everybody: who does not fit behind its hit runs all the same, without a token, and starves like others"
+
+
+class Reads(Enum):
+    """How much KV one step may read."""
+
+    ANY = "all that its requests hold"
+    POOL = "no more tokens than the pool has; those of a shared page count for each who reads them"
+
+
 class Need(Enum):
     """How many free blocks a running request must see before it is granted tokens."""
 
@@ -195,5 +216,8 @@ class Policy:
     lineup: Lineup = Lineup.ADMISSION
     gate: Gate = Gate.OPEN
     twins: Twins = Twins.KEPT
+    idle: Idle = Idle.ON_DEMAND
+    hits: Hits = Hits.FITTING
+    reads: Reads = Reads.ANY
     hidden: bool = False  # whether anything but queues, tables and cache decides: timers, random choices
     tax: int | None = None  # most tokens computed again per token delivered; None: reported only

@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from preempt_spec.events import Demote, Load, Observed, Release, Requeue
 from preempt_spec.micro import Close, Grant, grant_start
 from preempt_spec.policies.functions import (
+    adopts,
     blocks_at_once,
     excused,
     fits,
     gate_closed,
     overtaken,
+    readable,
     requeue_at,
+    room,
     shared_pages,
     slot_free,
 )
-from preempt_spec.policies.policy import AfterPreemption, Memory, Return
+from preempt_spec.policies.policy import AfterPreemption, Idle, Memory, Return
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import HOLE, Place, View, with_holes
 
@@ -240,6 +243,8 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
         yield f"{e.request} was admitted with all {s.limits.max_running} slots of {s.policy.slots.value} taken"
     elif _splits(s, grant_start(s, e) + e.tokens, known):
         yield f"{e.request} was admitted with {e.tokens} tokens of {known} known and chunked prefill is off"
+    elif not readable(s, e.request, grant_start(s, e)):
+        yield f"{e.request} was admitted at {grant_start(s, e)}: so much more is not read in one step"
     elif r.place is not Place.LOADING:  # its blocks passed the gates when the load began
         yield _fits(s, e, known)
 
@@ -248,12 +253,15 @@ def gates_open(s: View, e: Grant) -> Iterator[str | None]:
 def load_gates_open(s: View, e: Load) -> Iterator[str | None]:
     """Who loads takes memory as who is admitted does: the same gates, the slot apart."""
     if s.request(e.request).place is Place.WAITING:
-        if gate_closed(s):
+        if e.runs and not adopts(s, e.request):
+            yield f"{e.request} was admitted by a hit alone; {s.policy.name} admits {s.policy.hits.value}"
+        elif gate_closed(s):
             yield f"{e.request} begins to load {_after(s)}"
         elif s.paused:
             yield f"{e.request} begins to load while the scheduler is paused"
         else:
-            yield _fits(s, e, len(s.request(e.request).tokens))
+            # Who runs by a hit alone takes what is there; what comes behind it is looked at like any growth.
+            yield None if e.runs else _fits(s, e, len(s.request(e.request).tokens))
 
 
 def _after(s: View) -> str:
@@ -278,8 +286,8 @@ def _fits(s: View, e: Grant | Load, known: int) -> str | None:
         whole = blocks_at_once(group, known) - sum(b != HOLE for b in had[g]) - len(cached)
         lack = max(takes, whole) if s.limits.whole_fit else takes
         # A hit block that nobody holds comes out of the free set too.
-        idle = sum(s.is_free(g, b) for b in cached)
-        if lack + idle + mark > s.free(g):
+        idle = sum(s.is_free(g, b) for b in cached) if s.policy.idle is Idle.ON_DEMAND else 0
+        if lack + idle + mark > room(s, g):
             wants = f"it takes {lack + idle} blocks above a watermark of {mark}"
-            return f"{e.request} was admitted: {wants}, {s.free(g)} are free"
+            return f"{e.request} was admitted: {wants}, {room(s, g)} are free"
     return None

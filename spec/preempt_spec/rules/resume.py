@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preempt_spec.events import Publish, Shed
+from preempt_spec.events import Load, Publish, Shed
 from preempt_spec.micro import Close, ControlDone, Grant, grant_start
 from preempt_spec.policies.functions import confirmed, hit_limit
 from preempt_spec.policies.policy import Publish as When
@@ -89,6 +89,19 @@ def _there(s: View, e: Grant, start: int) -> bool:
     if s.resident(e.request, start, e.blocks):
         return True
     return any(s.host_extent(g) for g in range(len(s.groups))) and s.hosted(e.request, s.best_hit(e.request), start)
+
+
+@on(HIT, Load, "start blocks")
+def runs_on_what_is_there(s: View, e: Load) -> Iterator[str | None]:
+    """Who runs by a hit alone has computed just that, and it is there."""
+    if e.runs:
+        most = hit_limit(s, e.request)
+        if e.hit != e.computed or not 0 < e.hit <= most:
+            yield f"{e.request} runs with {e.computed} tokens, {e.hit} hit; a hit may cover {most}"
+        elif not s.limits.caching or not s.resident(e.request, e.hit, e.blocks):
+            yield f"{e.request} runs with {e.hit} tokens; resident blocks hold {s.best_hit(e.request)} of its prefix"
+        else:
+            yield None
 
 
 @on(HIT, Grant, "start")

@@ -122,14 +122,14 @@ def reset_preempts_all(s: View, e: ControlDone) -> Iterator[str | None]:
 @on(DUTY, Close, "counts demote")
 def not_left_to_starve(s: View, e: Close) -> Iterator[str | None]:
     """A running request that cannot grow is not just passed over."""
-    for r in s.plan.entered:
+    for r in (*s.plan.entered, *s.plan.admitted):
         if _unserved(s, r) and not fits(s, r) and eligible(s, r):
             need, supply = pressure(s, (r,))
             yield f"{r} needs {need} blocks, {supply} are free, and nobody was preempted for it"
 
 
 def _unserved(s: View, r: str) -> bool:
-    """It ran when the step began, still runs, got nothing, and no declared guard explains it."""
+    """It ran when the step began, or by a hit alone, still runs, got nothing, and no declared guard explains it."""
     if r in s.plan.granted or r in s.plan.demoted or s.request(r).place is not Place.RUNNING:
         return False
     return not excused(s, r)
