@@ -59,6 +59,7 @@ class Round:
     pressed: Mapping[str, Said]
     unpressed: Mapping[str, Said]
     recomputed: int = 0  # victims whose KV was dropped
+    hits: int = 0  # tokens that were not computed, since others had
 
 
 @mutable
@@ -69,6 +70,7 @@ class Comparison:
     victims: int = 0  # whose KV was compared
     slots: int = 0  # digests compared
     recomputed: int = 0
+    hits: int = 0
     streams: int = 0  # requests whose outputs were compared
     tokens: int = 0
     ties: int = 0  # streams that parted where the margin was below the tolerance
@@ -78,6 +80,7 @@ class Comparison:
         """Compare one round."""
         self.rounds += 1
         self.recomputed += round.recomputed
+        self.hits += round.hits
         for trip in round.trips:
             self.victims += trip.back is not None
             self.slots += sum(map(len, trip.out.parts.values()))

@@ -29,17 +29,21 @@ class Sizes:
     running: int
     budget: int
     host_blocks: int
+    sharing: bool = False
 
     @property
     def config(self) -> dict[str, Any]:
         """As the engine is told."""
         longest = max(len(a.prompt) + a.max_tokens for a in self.requests)
         sizes = {"blocks": self.blocks, "page_size": PAGE, "max_running": self.running, "budget": self.budget}
-        return {**sizes, "max_length": longest, "host_blocks": self.host_blocks}
+        return {**sizes, "max_length": longest, "host_blocks": self.host_blocks, "caching": self.sharing}
 
 
-def sizes(seed: int) -> Sizes:
-    """The round of a seed: five to nine requests that outgrow a pool in which the longest fits alone."""
+def sizes(seed: int, sharing: bool = False) -> Sizes:
+    """The round of a seed: five to nine requests that outgrow a pool in which the longest fits alone.
+
+    `sharing`: they begin alike, with two pages and a bit, and one may find what another computed.
+    """
     random = Random(seed)
     requests = []
     for i in range(random.randint(5, 9)):
@@ -50,12 +54,18 @@ def sizes(seed: int) -> Sizes:
     # A pool for all of them: one that is nearly full makes 5.23.0 raise (docs/findings.md). Sometimes none.
     host = 0 if random.randrange(6) == 0 else blocks * len(requests)
     running = random.randint(3, len(requests))
-    return Sizes(tuple(requests), blocks, running, running + random.choice((4, 8, 40)), host)
+    budget = running + random.choice((4, 8, 40))
+    if sharing:
+        common = tuple(random.randrange(1, VOCABULARY) for _ in range(2 * PAGE + 1))
+        requests = [evolve(a, prompt=common + a.prompt) for a in requests]
+        blocks += 3
+        host *= 2
+    return Sizes(tuple(requests), blocks, running, budget, host, sharing)
 
 
-def play(transport: Transport, seed: int, fault: str | None = None) -> tuple[Round, int]:
+def play(transport: Transport, seed: int, fault: str | None = None, sharing: bool = False) -> tuple[Round, int]:
     """One round. With `fault`, also how often it acted. Raises HarnessError."""
-    chosen = sizes(seed)
+    chosen = sizes(seed, sharing)
     if fault:
         chosen = evolve(chosen, host_blocks=chosen.blocks * len(chosen.requests))
     options = {} if fault is None else {"fault": fault}
@@ -92,17 +102,20 @@ def read(seed: int, reply: Mapping[str, Any]) -> Round:
     trips = tuple(
         Trip(t["request"], image(t["out"]), None if t["back"] is None else image(t["back"])) for t in reply["trips"]
     )
-    return Round(seed, trips, said(reply["pressed"]), said(reply["unpressed"]), reply["recomputed"])
+    streams = said(reply["pressed"]), said(reply["unpressed"])
+    return Round(seed, trips, *streams, reply["recomputed"], reply.get("hits", 0))
 
 
-def compare(transport: Transport, seed: int, victims: int, note: Callable[[Comparison], None]) -> Comparison:
+def compare(
+    transport: Transport, seed: int, victims: int, note: Callable[[Comparison], None], sharing: bool = False
+) -> Comparison:
     """Rounds until so many victims came back, or something is wrong. Raises HarnessError."""
     out = Comparison()
     most = 20 + victims  # a round nearly always has several
     for i in range(most):
         if out.victims >= victims or out.violations:
             break
-        out.add(play(transport, seed + i)[0])
+        out.add(play(transport, seed + i, sharing=sharing)[0])
         note(out)
     return out
 

@@ -15,8 +15,9 @@ from preempt_oracle.cli.choices import SEED
     "--victims", type=click.IntRange(1, 10**6), default=500, help="Swapped victims to compare [default: 500]."
 )
 @click.option("--seed", type=SEED, default=0, metavar="N", help="Seed of the first round [default: 0].")
+@click.option("--sharing", is_flag=True, help="With prefix sharing under pressure; all of a round begin alike.")
 @click.option("--inject", is_flag=True, help="Put faults into the engine, one by one, and see which rule names each.")
-def command(engine: str, victims: int, seed: int, inject: bool) -> int:
+def command(engine: str, victims: int, seed: int, sharing: bool, inject: bool) -> int:
     """Run a small real model under pressure, and compare KV and outputs.
 
     Every victim's KV is read, layer by layer and token by token, right before it goes to the host and right after it
@@ -47,7 +48,7 @@ def command(engine: str, victims: int, seed: int, inject: bool) -> int:
     try:
         if inject:
             return _inject(transport, seed)
-        found = compare(transport, seed, victims, lambda _: None)
+        found = compare(transport, seed, victims, lambda _: None, sharing)
     finally:
         transport.close()
     for at, violation in found.violations[:10]:
@@ -57,6 +58,7 @@ def command(engine: str, victims: int, seed: int, inject: bool) -> int:
     for text in (
         f"{count(found.rounds, 'round')}, {count(found.victims, 'swapped victim')} compared, "
         f"{count(found.slots, 'digest')}; {count(found.recomputed, 'victim')} recomputed",
+        *([f"{count(found.hits, 'token')} hit"] if sharing else ()),
         f"{count(found.streams, 'stream')} compared, {count(found.tokens, 'token')} the same; "
         f"{count(found.ties, 'stream')} parted where the margin is below the tolerance",
     ):

@@ -60,6 +60,7 @@ class Content(Engine):
         sizes = ("blocks", "page_size", "max_running", "budget")
         self.sizes = {name: whole(config, name, 1) for name in sizes}
         self.host = whole(config, "host_blocks", 0)
+        self.sharing = config.get("caching") is True
         self.requests: list[Command] = []
         told = {**config, "policy": "hf-cb-offload", "max_length": whole(config, "max_length", 2)}
         return header("transformers", version_of("transformers"), told, ("copies",), ())
@@ -75,16 +76,18 @@ class Content(Engine):
 
     def step(self) -> Reply:
         enough = sum(-(-(len(c["prompt"]) + c["max_tokens"]) // self.sizes["page_size"]) for c in self.requests)
-        free, _, _ = self._run(enough + 2, 0, pressed=False)
-        pressed, trips, dropped = self._run(self.sizes["blocks"], self.host, pressed=True)
+        free, _ = self._run(enough + 2, 0, pressed=False)
+        pressed, seen = self._run(self.sizes["blocks"], self.host, pressed=True)
         self.requests = []
-        return {"event": "content", "trips": trips, "pressed": pressed, "unpressed": free, "recomputed": dropped}
+        told = {"trips": seen.trips, "recomputed": seen.dropped, "hits": seen.hits}
+        return {"event": "content", "pressed": pressed, "unpressed": free, **told}
 
-    def _run(self, blocks: int, host: int, *, pressed: bool) -> tuple[dict[str, Any], list[Any], int]:
-        """All requests to their end: what each was given, the trips to the host, and victims that made none."""
+    def _run(self, blocks: int, host: int, *, pressed: bool) -> tuple[dict[str, Any], Trips]:
+        """All requests to their end: what each was given, and what was seen of their KV. Sharing is under pressure."""
         sizes = {"page": self.sizes["page_size"], "running": self.sizes["max_running"], "budget": self.sizes["budget"]}
+        sharing = pressed and self.sharing
         _, cb = processor(
-            self.hf, self.llama, blocks=blocks, **sizes, caching=False, scheduler="fifo", host_blocks=host
+            self.hf, self.llama, blocks=blocks, **sizes, caching=sharing, scheduler="fifo", host_blocks=host
         )
         if pressed and self.injection is not None:
             self.injection.put(cb)
@@ -122,7 +125,7 @@ class Content(Engine):
             hook.remove()
             if self.injection is not None:
                 self.injection.remove()
-        return said, watch.trips, watch.dropped
+        return said, watch
 
 
 class Trips:
@@ -134,7 +137,15 @@ class Trips:
         require(self.allocator, ("_kv_token_views", "block_physical_stride", "tokens_per_page"))
         self.trips: list[dict[str, Any]] = []
         self.away: dict[str, dict[str, Any]] = {}
-        self.dropped = 0
+        self.dropped = self.hits = 0
+        search = cb.cache.search_prefix_match
+
+        def searching(*args: Any) -> Any:
+            found = search(*args)
+            self.hits += found
+            return found
+
+        cb.cache.search_prefix_match = searching
         out, back = self.manager._offload_to_cpu, self.manager.restore_scheduled_requests
 
         def going(victims: Any, tables: Any) -> Any:

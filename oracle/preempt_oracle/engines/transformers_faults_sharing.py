@@ -37,10 +37,10 @@ def _publishes_unwritten(into: Injection, cb: Any) -> None:
         for name, allocator in cb.cache.cache_allocators.items():
             page = allocator.tokens_per_page
             # The token that this pass samples fills the page; the pass after it computes it.
-            if cb.cache.use_prefix_sharing and (state.current_len() + length) % page == page - 1:
-                if not state.remaining_prefill_tokens:
-                    into.acted()
-                    counts[name] = counts.get(name, 0) + 1
+            fills = cb.cache.use_prefix_sharing and (state.current_len() + length) % page == page - 1
+            if fills and not state.remaining_prefill_tokens:
+                into.acted()
+                counts[name] = counts.get(name, 0) + 1
         return counts
 
     into.wrap(cb.cache, "count_new_complete_blocks", count)

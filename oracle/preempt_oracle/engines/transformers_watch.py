@@ -294,7 +294,8 @@ class Watch:
         owner = {block: state.request_id for state in victims for t in tables[state.request_id].values() for block in t}
         # Who shares a block has its own copy of it: for whom a copy is says the engine, what it holds the stamp.
         kept = self.manager._request_id_to_cpu_blocks
-        meant = {host: r for r in owner.values() for ids in kept.get(r, {}).values() for host in ids}
+        names = [state.request_id for state in victims]
+        meant = {host: r for r in names for ids in kept.get(r, {}).values() for host in ids}
         copies: dict[str, list[list[int]]] = {}
         for block, (old, new) in enumerate(zip(before, after, strict=True)):
             if new != old and new in source:

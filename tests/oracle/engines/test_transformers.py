@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from preempt_oracle.engines import environments
 from preempt_oracle.found import findings, rules
 from preempt_oracle.inject import Outcome
 from preempt_oracle.inject import injected as faults_of
+from preempt_oracle.trace import wire
 from preempt_oracle.verdict import Verdict
 from preempt_properties.scenario import Config
 from preempt_properties.workload import workload
@@ -25,6 +27,7 @@ ENGINE = "transformers"
 POLICIES = environments.ENGINES[ENGINE].policies
 VERSIONS = environments.ENGINES[ENGINE].versions
 FINDINGS = findings(ENGINE, VERSIONS)
+CACHING = frozenset({"abort", "caching", "chunked"})
 
 
 def environment(version=VERSIONS[-1]):
@@ -73,6 +76,21 @@ def test_every_fault_is_named_by_the_rule_it_is_for(policy):
     assert not found.alarms
 
 
+def test_pages_are_shared(session):
+    """Hits behind which there is room and others, pages computed twice and kept once, findable ones given up."""
+    seen = Counter[str]()
+    for seed in range(60):
+        scenario = workload(Random(seed), "hf-cb", capabilities=CACHING)
+        if not scenario.config.caching:
+            continue
+        run = drive(session, scenario, seed)
+        assert isinstance(run, Run)
+        events = [line for line in run.events if type(line) in (wire.Step, wire.Deliver)]
+        seen.update(type(a).__name__ for line in events for a in line.acts)
+        seen["hits"] += sum(len(line.hits) for line in events if type(line) is wire.Step)
+    assert min(seen[name] for name in ("hits", "Load", "Publish", "Withdraw", "Exchange")) > 5
+
+
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda f: f.name)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_findings_are_as_listed(finding, version):
@@ -92,7 +110,6 @@ def test_findings_are_as_listed(finding, version):
     [
         {"page_size": 3},
         {"chunked": False},
-        {"caching": True},
         {"long_prefill": 4},
         {"watermark": 1},
         {"budget": 3},

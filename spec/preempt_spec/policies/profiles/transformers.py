@@ -68,13 +68,13 @@ HF_CB = Profile(
         "after_self": "follows: the pass is over when somebody is preempted",
         "slots": f"{_SCHEDULER}, _process_candidates(): max_requests_per_batch counts the batch",
         "full_hit": f"{_CB}/cache_allocators/cache_allocator.py, match_prefix_blocks(): len - 1",
-        "twins": f"{_CB}/cache_allocators/cache_allocator.py, mark_complete_blocks(): the request adopts the identical "
-        "block and releases its own",
-        "idle": f"{_CB}/cache.py, can_store_request_tokens(): free sectors only; evict_cached_blocks() gives up what is "
-        f"cached, all of it: {_OFFLOAD}, before anybody is offloaded. A victim's own pages are not cached (no_cache)",
+        "twins": f"{_CB}/cache_allocators/cache_allocator.py, mark_complete_blocks(): the request adopts the "
+        "identical block and releases its own",
+        "idle": f"{_CB}/cache.py, can_store_request_tokens(): free sectors only; evict_cached_blocks() gives up what "
+        f"is cached, all of it: {_OFFLOAD}, before anybody is offloaded, whose own pages are not cached (no_cache)",
         "hits": f"{_SCHEDULER}, _infer_request_tokens(): a match makes the request active, even if it is not scheduled",
-        "reads": f"{_SCHEDULER}, _process_candidates(): cache_budget, which is cache.max_tokens_read, less current_len() "
-        "of each who is scheduled",
+        "reads": f"{_SCHEDULER}, _process_candidates(): cache_budget, which is cache.max_tokens_read, less "
+        "current_len() of each who is scheduled",
         "oversize": "nothing is refused: such requests are outside its contract",
         "progress": "derived: see policies.functions.patience",
         "causes": f"{_OFFLOAD}: only for starved_requests",
