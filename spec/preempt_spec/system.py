@@ -79,7 +79,7 @@ def judge(
 ) -> list[Violation]:
     """Run the clauses of one micro-event, counting each time a rule is put to the test."""
     table = active.get(type(m), ())
-    if isinstance(m, mi.Grant) and m.request not in s.live():
+    if isinstance(m, mi.Grant | ev.Load) and m.request not in s.live():
         # Granted after its abort: edge/abort says so, the others have nothing to look at.
         table = tuple(row for row in table if row[0] == "edge/abort")
     broken: list[Violation] = []
@@ -161,7 +161,8 @@ def admissible(s: View, m: mi.Micro) -> None:
         case ev.Evict():
             _ends(s, "acts.blocks", "out", tuple((0, b, m.group) for b in m.blocks))
         case _:
-            _live(s, "request", m.request)
+            if not (isinstance(m, ev.Load) and m.request in s.aborted):
+                _live(s, "request", m.request)
             if isinstance(m, ev.Release | ev.Finish | ev.Abort) and m.until is not None and m.until > s.last_frame:
                 raise Malformed("until", f"frame {m.until} was not dispatched yet")
             if isinstance(m, ev.Publish | ev.Shed):

@@ -95,6 +95,7 @@ SHARING: tuple[Fault, ...] = (
         "Does not count who shares a page that somebody holds.",
         ("pool/refcount",),
         _shares_uncounted,
+        also=("pool/conserve",),  # the first who gives it up takes it from the others
         **CACHING,
     ),
 )

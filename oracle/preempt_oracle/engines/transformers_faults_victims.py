@@ -161,6 +161,7 @@ VICTIMS: tuple[Fault, ...] = (
         ("victim/necessity",),
         _needless,
         also=("victim/choice",),
+        config={"caching": False},  # else whoever runs by a hit may starve beside it
     ),
     Fault("starves", "Passes over who cannot grow instead of preempting anybody.", ("victim/duty",), _starves),
     Fault(

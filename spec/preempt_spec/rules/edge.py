@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preempt_spec.events import Abort
+from preempt_spec.events import Abort, Load
 from preempt_spec.micro import Close, Grant
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import HOLE, Place, View
@@ -53,10 +53,12 @@ def out_of_every_queue(s: View, e: Close) -> Iterator[str | None]:
 
 
 @on(ABORT, Grant)
-def granted_nothing(s: View, e: Grant) -> Iterator[str | None]:
-    """No pass is run for it any more."""
+@on(ABORT, Load)
+def granted_nothing(s: View, e: Grant | Load) -> Iterator[str | None]:
+    """No pass is run for it any more, and nothing loaded."""
     if e.request in s.aborted and e.request not in s.live():
-        yield f"{e.request} was aborted and is granted {e.tokens} tokens"
+        what = f"granted {e.tokens} tokens" if isinstance(e, Grant) else f"given {e.computed} computed ones"
+        yield f"{e.request} was aborted and is {what}"
 
 
 @on(ABORT, Close, "queues")
