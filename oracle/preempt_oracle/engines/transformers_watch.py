@@ -48,8 +48,9 @@ class Stamps:
 
     def wipe(self, blocks: Iterable[int], host: bool = False) -> None:
         """The blocks hold nothing."""
+        tier: Any = self.host if host else self.device
         for block in blocks:
-            (self.host if host else self.device)[block, 0] = 0
+            tier[block, 0] = 0
 
     def read(self, host: bool = False) -> list[int]:
         """The stamp of each block of a tier."""
