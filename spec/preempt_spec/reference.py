@@ -366,8 +366,12 @@ class Reference(Paging):
             if tokens > 0 and self.may_admit(r, tokens, hit, blocks):
                 self.grant(r, tokens, hit, blocks)
             elif hit and adopts(self.state, r) and not gate_closed(self.state):
-                self._act(ev.Load(r, hit, blocks, len(self.state.plan.granted), hit, True))
-                self.merged.add(r)
+                self.adopt(r, hit, blocks)
+
+    def adopt(self, request: str, hit: int, blocks: tuple[tuple[int, ...], ...]) -> None:
+        """Who waits runs on what it hits, and gets no tokens in this pass."""
+        self._act(ev.Load(request, hit, blocks, len(self.state.plan.granted), hit, True))
+        self.merged.add(request)
 
     def next_waiting(self) -> str | None:
         """Nobody older and ready is passed over."""

@@ -83,3 +83,19 @@ class LooksAtTheLastFirst(KnownBad):
             tokens = self.first_tokens(r, hit)
             if not self.state.paused and tokens > 0 and self.may_admit(r, tokens, hit, blocks):
                 self.grant(r, tokens, hit, blocks)
+
+
+class RunsOnMoreThanItHit(KnownBad):
+    """Takes one page more than it hit, whosever it is, where it lets who does not fit run on a hit alone."""
+
+    rule = "resume/hit"
+    policies = STARVING
+
+    def adopt(self, request: str, hit: int, blocks: tuple[tuple[int, ...], ...]) -> None:
+        """Another page that can be found."""
+        m = self.state.memory[0]
+        others = [b for b, x in sorted(m.blocks.items()) if x.published is not None and b not in blocks[0]]
+        if len(blocks) == 1 and others and hit + m.page < len(self.state.request(request).tokens):
+            super().adopt(request, hit + m.page, ((*blocks[0], others[0]),))
+        else:
+            super().adopt(request, hit, blocks)
