@@ -38,6 +38,7 @@ def hooks() -> ModuleType:
         ("[far](../../../etc/hosts)", "[far](../../../etc/hosts)"),
         ("[a](https://example.org) [b](#here)", "[a](https://example.org) [b](#here)"),
         ("```\n[x](../README.md)\n```", "```\n[x](../README.md)\n```"),
+        ("[over a\nline](../README.md)", "over a\nline (`README.md`)"),
     ],
 )  # fmt: skip
 def test_a_link_out_of_the_documents_becomes_a_path(hooks, link, shown):

@@ -13,20 +13,18 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-#: A link, unless inside of a code span; `[text](target)` without a scheme.
+#: A link `[text](target)` without a scheme.
 LINK = re.compile(r"\[([^\[\]]+)\]\((?![a-z]+:|#)([^()\s]+)\)")
-FENCE = re.compile(r"^ {0,3}(```|~~~)")
+FENCE = re.compile(r"(^ {0,3}(?:```|~~~).*?^ {0,3}(?:```|~~~)[^\n]*$)", re.MULTILINE | re.DOTALL)
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Links out of docs/ become the path of what they lead to."""
     folder = posixpath.dirname(f"docs/{page.file.src_uri}")
-    inside = False
-    lines = []
-    for line in markdown.split("\n"):
-        inside ^= bool(FENCE.match(line))
-        lines.append(line if inside else LINK.sub(lambda m: told(m, folder), line))
-    return "\n".join(lines)
+    # Every other part is a block of code; a link may go over the end of a line.
+    parts = FENCE.split(markdown)
+    parts[::2] = [LINK.sub(lambda m: told(m, folder), part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def told(link: re.Match[str], folder: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from preempt_oracle.report.infer import Report, Row
 from preempt_oracle.report.rulebook import cell
 
+REFERENCE: Final = "reference"
 FILE: Final = Path(__file__).with_name("inferred.json")
 
 
@@ -44,8 +45,10 @@ def page(reports: Sequence[Report]) -> Iterator[str]:
         "preempts only the last one preempts itself last of all, so what a pass does behind that is nobody's to see."
     )
     yield "## Engines"
-    yield "\n".join([*_table(reports)])
+    yield "\n".join([*_table([r for r in reports if r.engine != REFERENCE])])
     yield "Bold: not what the contract says, but declared of this version (a deviation). Workloads of seed 1 and on."
+    yield "## The reference, under each profile"
+    yield "\n".join([*_table([r for r in reports if r.engine == REFERENCE])])
     yield "## What told them apart"
     for r in reports:
         yield f"### {r.engine} {r.version}, {r.policy}"

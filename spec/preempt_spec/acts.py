@@ -13,6 +13,7 @@ from attrs import frozen
 class Demote:
     """A running request becomes a victim. `need` and `supply` (blocks) are the engine's own figures, if seen.
 
+    `beneficiaries`: who lacks what it gives up; one request, unless the policy makes room for several at once.
     What its flying frames still bring is stale from here on; the policy says by `cause` whether it is appended.
     """
 

@@ -110,10 +110,14 @@ def _own(test: Timed) -> Timed:
     return item, seconds, called
 
 
+#: Of the tests of the monitor.
+QUICK = ("short_cuts", "advisory", "once_unequal")
+
+
 def _quick(item: pytest.Item, what: str) -> bool:
     """Whether a test is worth a call for each survivor: those that search at length do what other stages do."""
     if any(item.get_closest_marker(marker) for marker in ("slow", "light", "vllm", "matrix")):
         return False
     if what == "rules":
         return item.nodeid.startswith(("tests/spec/test_", "tests/spec/clauses/"))
-    return item.nodeid.startswith(("tests/oracle/monitor/test_short_cuts.py", "tests/oracle/monitor/test_advisory.py"))
+    return item.nodeid.startswith(tuple(f"tests/oracle/monitor/test_{x}.py" for x in QUICK))

@@ -150,6 +150,17 @@ STREAMS = {
             step(4, ("a", 6, 1, (6,)), ("b", 5, 1, (8, 9, 10, 11, 12, 13))),
         ),
     ),
+    "a hit on a page that is written in part": (
+        2,
+        {"publish"},
+        (
+            ev.Arrive("a", (1, 2, 3, 4), 3),
+            step(0, ("a", 0, 3, (0, 1))),
+            ev.Deliver(0),
+            ev.Arrive("b", (1, 2, 3, 4, 5), 3, 0, 1),
+            evolve(step(1, ("b", 4, 1, (0, 1, 2))), hits=(ev.Hit("b", 4),)),
+        ),
+    ),
     "somebody publishes what is not its own": (
         2,
         {"publish"},
@@ -187,6 +198,29 @@ def test_a_table_that_grows_behind_what_was_told_of_it(unplan: bool):
 @pytest.mark.parametrize("name", STREAMS)
 def test_equal_now(name: str):
     equal(*STREAMS[name])
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_what_a_copy_leaves_in_the_host(ok: bool):
+    page = 2
+    pools = (ev.Pool(ev.DEVICE, 0, 16), ev.Pool(ev.HOST, 0, 4))
+    header = ev.Header(
+        "test", "", "vllm-fcfs", ev.Limits(4, 16, 12), (ev.Group("full", "full", page),), pools, OBSERVES - {"sent"}
+    )
+    state, monitor = initial(header, POLICY), Monitor(header, POLICY)
+    events = (
+        *two_decode(page),
+        ev.CopyStart(1, "out", ((0, 3, 0),)),
+        step(3, ("a", 5, 1, ()), ("b", 5, 1, ())),
+        ev.CopyDone(1, ok),
+    )
+    for event in events:
+        outcome = run(state, event, clauses(header.observes))
+        assert monitor.feed(to_wire(event)) == [] == [*outcome.violations]
+        state = outcome.state
+    for view in (state, monitor.shadow):
+        assert view.host_used(0, 3)
+        assert view.host_holds("a", 0, 3, 0, 2) is ok
 
 
 def equal(page: int, hidden: set[str], events: tuple[ev.Event, ...], sent: bool = False) -> None:

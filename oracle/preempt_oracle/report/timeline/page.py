@@ -16,6 +16,7 @@ from typing import Any
 from attrs import frozen
 from jinja2 import Environment
 
+from preempt_oracle.explained import reports
 from preempt_oracle.film import Column, Film
 from preempt_oracle.report.cause import CAUSES, CONSEQUENCES
 from preempt_oracle.report.events import line
@@ -87,6 +88,7 @@ def _failure(f: Failure) -> dict[str, Any]:
         "moment": safe(f.divergence.moment, 300) if f.divergence else "",
         "cause": CAUSES[rule.id],
         "consequence": CONSEQUENCES[rule.id],
+        "reports": [f"{', '.join(kind.reports)}: {kind.fault}" for kind in reports(rule.id)],
         "known": safe(f.known, 400),
         "advisory": f.advisory,
         "replay": safe(f.replay, 600),
