@@ -5,8 +5,10 @@ from __future__ import annotations
 from attrs import evolve
 
 from preempt_properties.known_bad.base import STARVING, KnownBad
+from preempt_properties.scenario import Add, Scenario
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import eligible, taking_turns
+from preempt_spec.policies.policy import Idle, Reads
 
 
 class TakesTheFirstWhoStarves(KnownBad):
@@ -99,3 +101,45 @@ class RunsOnMoreThanItHit(KnownBad):
             super().adopt(request, hit + m.page, ((*blocks[0], others[0]),))
         else:
             super().adopt(request, hit, blocks)
+
+
+class TakesWhatCanBeFound(KnownBad):
+    """Admits into pages that nobody holds but that can be found, where their room is had behind a pass only."""
+
+    rule = "queue/admission"
+    policies = STARVING
+
+    def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
+        """As if a findable page were a free one."""
+        state, policy = self.state, self.policy
+        self.policy = evolve(policy, idle=Idle.ON_DEMAND)
+        self.state = evolve(state, policy=self.policy)
+        answer = super().may_admit(request, tokens, hit, blocks)
+        self.state, self.policy = state, policy
+        return answer
+
+
+class ReadsMoreThanThePool(KnownBad):
+    """Admits beside those of whom a step reads so much already that what it shares with them goes beyond the pool."""
+
+    rule = "queue/admission"
+    policies = STARVING
+
+    @classmethod
+    def scene(cls, scenario: Scenario) -> Scenario:
+        """Many on one long prompt, in no more pages than they need together."""
+        c = scenario.config
+        prompt = tuple(range(2 * c.page_size + 1))
+        blocks = 5
+        config = evolve(c, blocks=blocks, max_running=4, max_length=blocks * c.page_size, caching=True, chunked=True)
+        config = evolve(config, budget=blocks * c.page_size, long_prefill=0)
+        script = [evolve(a, prompt=prompt, max_tokens=2) if isinstance(a, Add) else a for a in scenario.script]
+        return evolve(scenario, config=config, script=tuple(script))
+
+    def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
+        """As if a step might read all that its requests hold."""
+        state = self.state
+        self.state = evolve(state, policy=evolve(state.policy, reads=Reads.ANY))
+        answer = super().may_admit(request, tokens, hit, blocks)
+        self.state = state
+        return answer

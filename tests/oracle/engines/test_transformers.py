@@ -85,7 +85,7 @@ def test_pages_are_shared(session):
             continue
         run = drive(session, scenario, seed)
         assert isinstance(run, Run)
-        events = [line for line in run.events if type(line) in (wire.Step, wire.Deliver)]
+        events = [line for line in run.events if isinstance(line, wire.Step | wire.Deliver)]
         seen.update(type(a).__name__ for line in events for a in line.acts)
         seen["hits"] += sum(len(line.hits) for line in events if type(line) is wire.Step)
     assert min(seen[name] for name in ("hits", "Load", "Publish", "Withdraw", "Exchange")) > 5
