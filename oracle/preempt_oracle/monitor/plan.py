@@ -58,6 +58,7 @@ class Plan:
     spent = spent_running = 0
     admitted: tuple[str, ...] = ()
     demoted: tuple[str, ...] = ()
+    displaced: tuple[tuple[str, str], ...] = ()
     requeued: tuple[str, ...] = ()
     skipped: Mapping[str, str] = MappingProxyType({})
     served: tuple[str, ...] = ()
