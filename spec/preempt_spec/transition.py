@@ -128,7 +128,9 @@ def _grant(s: State, m: mi.Grant) -> State:
     s = evolve(s, ahead=s.ahead or start + m.tokens - m.drafts > len(r.tokens))
     if not admitted:
         return evolve(s, plan=plan)
-    s = change(s, m.request, place=Place.RUNNING, computed=start, goal=len(r.tokens), since=(plan.frame, len(plan.admitted)))
+    s = change(
+        s, m.request, place=Place.RUNNING, computed=start, goal=len(r.tokens), since=(plan.frame, len(plan.admitted))
+    )
     restored = (*plan.restored, m.request) if r.place is Place.SWAPPED else plan.restored
     plan = evolve(plan, admitted=(*plan.admitted, m.request), restored=restored)
     s = evolve(s, waiting=without(s.waiting, m.request), swapped=without(s.swapped, m.request))

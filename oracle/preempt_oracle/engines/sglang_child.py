@@ -20,8 +20,8 @@ Under `sglang-priority` the scheduler is one of --enable-priority-scheduling wit
 the better. Who is displaced at an admission is back in the queue once those who were admitted have left it, so its
 requeue is told behind their grants.
 
-Refused, with the reason: chunked and mixed prefills, more than one frame in flight, and the abort of a request that runs: SGLang marks it and lets it run one more pass, so that
-it is not out of its queue at the next boundary.
+Refused, with the reason: chunked and mixed prefills, more than one frame in flight, and the abort of a request that
+runs: SGLang marks it and lets it run one more pass, so that it is not out of its queue at the next boundary.
 """
 
 from __future__ import annotations

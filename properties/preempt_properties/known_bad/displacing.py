@@ -64,9 +64,7 @@ class DisplacesTheFirstOfEquals(KnownBad):
         if best is None:
             return None
         s = self.state
-        worst = [
-            r for r in s.running if r not in s.plan.admitted and s.request(r).priority == s.request(best).priority
-        ]
+        worst = [r for r in s.running if r not in s.plan.admitted and s.request(r).priority == s.request(best).priority]
         return min(worst, key=lambda r: leaving_key(s.request(r)))
 
 

@@ -6,10 +6,27 @@ step that preempts them. Source: SGLang 0.5.23 srt/managers/schedule_policy.py, 
 
 from __future__ import annotations
 
-from preempt_spec.events import Demote
+from typing import Protocol
+
 from preempt_spec.policies.functions import pages_for
 from preempt_spec.policies.policy import Policy
 from preempt_spec.view import RequestView, View
+
+
+class Demoted(Protocol):
+    """A demotion, in whatever form it is read."""
+
+    @property
+    def request(self) -> str:
+        """The victim."""
+
+    @property
+    def cause(self) -> str:
+        """For what."""
+
+    @property
+    def beneficiaries(self) -> tuple[str, ...]:
+        """For whom."""
 
 
 def displaces(policy: Policy) -> bool:
@@ -17,7 +34,7 @@ def displaces(policy: Policy) -> bool:
     return "admission" in policy.causes
 
 
-def displaced(e: Demote) -> tuple[tuple[str, str], ...]:
+def displaced(e: Demoted) -> tuple[tuple[str, str], ...]:
     """The victim of an admission, and for whom it makes way; nothing for any other victim."""
     return tuple((e.request, w) for w in e.beneficiaries[:1]) if e.cause == "admission" else ()
 
@@ -45,7 +62,7 @@ def next_displaced(s: View, waiting: str) -> str | None:
 
 
 def line_before(s: View, waiting: str) -> tuple[str, ...]:
-    """Who is admitted before it, if it is admitted, and itself: an engine may tell of those later than of its victims."""
+    """It, and who is admitted before it, if it is: an engine may tell of those later than of its victims."""
     queue = tuple(w for w in s.waiting if w not in s.plan.skipped)
     return queue[: queue.index(waiting) + 1] if waiting in queue else (waiting,)
 

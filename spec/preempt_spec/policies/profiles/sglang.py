@@ -89,11 +89,12 @@ SGLANG_PRIORITY = Profile(
         **SGLANG_RETRACT.sources,
         "order": f"{_SGLANG}/schedule_policy.py, SchedulePolicy.calc_priority(): sorted by priority and time of entry, "
         "which _add_request_to_queue() sets anew",
-        "causes": f"{SGLANG_RETRACT.sources['causes']}; {_ADDER}, called where no slot is left for who is next in the queue",
+        "causes": f"{SGLANG_RETRACT.sources['causes']}; {_ADDER}, where no slot is left for who is next",
         "after_preemption": f"{_ADDER}: who asks is admitted by the same pass; a step that retracts is a decode step",
         "lineup": f"{SGLANG_RETRACT.sources['lineup']}; {_ADDER} keeps the order of those who stay",
         "gate": f"{SGLANG_RETRACT.sources['gate']}; {_ADDER} counts by that estimate whether victims are enough, and "
-        "how many: whether anybody is displaced is left open, and so is a further victim within all that may be emitted",
+        "how many: left open is whether anybody is displaced, and a further victim within all that may be emitted",
     },
     core=SGLANG_RETRACT.core,
+    run=False,  # some hundred workloads were; no verdict before a whole campaign, and before injected faults are caught
 )
