@@ -69,10 +69,10 @@ def workload(random: Random, policy: str, *, capabilities: frozenset[str] = CAPA
         config = _mixed(random, policy, mood, capabilities)
     ordered = by_priority(PROFILES[policy].contract) and "priority" in capabilities
     # Slots run out before blocks do, and the best come late: that is when an admission displaces somebody.
-    house = ordered and displaces(PROFILES[policy].contract) and chance(random, 50)
+    house = ordered and displaces(PROFILES[policy].contract) and chance(random, 33)
     if house:
         few = random.choice((1, 2, 2, 3))
-        config = evolve(config, max_running=few, blocks=config.blocks + random.choice((0, 2, 4, 8)))
+        config = evolve(config, max_running=few, blocks=config.blocks + random.choice((0, 2, 4)))
     equals = "ties" in capabilities and ordered and config.chunked and chance(random, 25)
     if equals:
         # Slow prefills that nobody waits for room for: who is preempted computes nothing that lasts before it is again.

@@ -108,11 +108,9 @@ def no_further_victim(s: View, e: Demote) -> Iterator[str | None]:
 
 @on(MINIMAL, Demote, "demote trigger counts")
 def nobody_further_makes_way(s: View, e: Demote) -> Iterator[str | None]:
-    """A further victim of the same admission is still needed.
-
-    Those of one admission may be told in any order; whoever goes behind all that go before it can be judged at once.
-    What is kept free for outputs is an estimate (`Gate`): only a victim that no estimate asks for is one too many.
-    """
+    """A further victim of the same admission is still needed."""
+    # Those of one admission may be told in any order; whoever goes behind all that go before it can be judged at once.
+    # What is kept free for outputs is an estimate (`Gate`): only a victim that no estimate asks for is one too many.
     if (w := _waits(s, e)) and s.plan.served == e.beneficiaries:
         key = leaving_key(s.request(e.request))
         if all(leaving_key(s.request(v)) > key for v, _ in s.plan.displaced):
@@ -215,7 +213,7 @@ def may_make_way(s: View, e: Demote) -> Iterator[str | None]:
 
 @on(CHOICE, Close, "demote trigger")
 def nobody_worse_stays(s: View, e: Close) -> Iterator[str | None]:
-    """Nobody who goes before a victim of an admission runs on. A decision names several at once, in no order."""
+    """Nobody who goes before a victim of an admission runs on: a decision names several at once, in no order."""
     if s.plan.displaced:
         stays = [r for r in s.running if r in s.plan.entered and r not in s.plan.admitted]
         worst = max(stays, key=lambda r: leaving_key(s.request(r)), default=None)
