@@ -107,7 +107,7 @@ def _goes_on(into: Injection, on: Any) -> None:
 def _beside_a_free_slot(into: Injection, on: Any) -> None:
     def prefill(original: Any, running: Any) -> Any:
         def allocatable(count: Any, *args: Any, **kwargs: Any) -> Any:
-            return truth(count, *args, **kwargs) - 1
+            return truth(count, *args, **kwargs) - bool(count)  # else nobody would ever be the first to run
 
         truth = on.scheduler.get_num_allocatable_reqs
         on.scheduler.get_num_allocatable_reqs = allocatable
