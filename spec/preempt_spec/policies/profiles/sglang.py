@@ -77,9 +77,10 @@ SGLANG_RETRACT = Profile(
 _ADDER = f"{_SGLANG}/schedule_policy.py, PrefillAdder.preempt_to_schedule()"
 
 #: With --enable-priority-scheduling, of which preemption is a part. What a decode step retracts, and how, stays.
-#: No verdict yet (`run`): 189 workloads of its adapter (59 victims of an admission) broke nothing but S1, its 9
-#: faults were caught. Missing: a campaign, the faults of all policies, the kept scenes and evidence of `known_bad.displacing`, its row of
-#: `infer` by a run, its order in `sketch`, the pages that are generated; victim/duty does not speak of an admission.
+#: No verdict yet (`run`): 189 workloads of its adapter (59 victims of an admission) broke nothing but S1, its nine own
+#: faults were caught. Missing: a campaign, the faults that other policies share, the kept scenes and the evidence of
+#: `known_bad.displacing`, its row of `infer` by a run (what stands there is a guess), its order in `sketch`, the pages
+#: that are generated. victim/duty does not speak of an admission.
 SGLANG_PRIORITY = Profile(
     name="sglang-priority",
     contract=evolve(
