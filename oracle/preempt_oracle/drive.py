@@ -43,6 +43,7 @@ _BEYOND: Mapping[str, tuple[tuple[str, ...], object]] = {
     "host_blocks": (("host", "offload"), 0),
     "groups": (("groups",), "full"),
     "lookahead": (("lookahead",), 0),
+    "threshold": (("threshold",), 0),
 }
 
 

@@ -78,6 +78,7 @@ def state_of(s: View) -> dict[str, Any]:
                 r.computed,
                 r.peak,
                 r.goal,
+                r.since,
                 r.preempted,
                 r.place,
                 [[*t] for t in r.tables],

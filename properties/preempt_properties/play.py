@@ -59,6 +59,7 @@ def header(
             config.frames,
             config.drafts if config.frames > 1 else 0,
             config.lookahead,
+            config.threshold,
         ),
         tuple(
             ev.Group(f"group {g}", kind, p, 2 * p if kind == "sliding" else 0) for g, (kind, p, _) in enumerate(sizes)

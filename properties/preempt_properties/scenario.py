@@ -76,6 +76,7 @@ class Config:
     host_blocks: int = _count(0, default=0)  # of the host tier, per group
     groups: str = field(default="full", validator=in_(GROUPS))  # kinds of KV-cache groups
     lookahead: int = _count(0, default=0)  # tokens that a table gets room for behind those known, when it grows
+    threshold: int = _count(0, default=0)  # by more than this a priority must be better to displace who runs
 
 
 @frozen

@@ -14,9 +14,14 @@ def chance(random: Random, percent: int) -> bool:
     return random.randrange(100) < percent
 
 
-def script(random: Random, config: Config, adds: list[Add], can: frozenset[str]) -> Iterator[Command]:
-    """Arrivals in bursts, cancellations at their moments, steps between. What is left over runs to its end."""
-    when = _bursts(random, adds)
+def script(
+    random: Random, config: Config, adds: list[Add], can: frozenset[str], *, late: bool = False
+) -> Iterator[Command]:
+    """Arrivals in bursts, cancellations at their moments, steps between. What is left over runs to its end.
+
+    `late`: some come behind others for sure.
+    """
+    when = _bursts(random, adds, late)
     todo: list[tuple[int, Command]] = [*zip(when, adds, strict=True)]
     todo += _aborts(random, config, when, adds, can)
     now = 0
@@ -30,9 +35,12 @@ def script(random: Random, config: Config, adds: list[Add], can: frozenset[str])
             now += 1
 
 
-def _bursts(random: Random, adds: list[Add]) -> list[int]:
+def _bursts(random: Random, adds: list[Add], late: bool) -> list[int]:
     """The step before which each request arrives: all at once, or some and then the others."""
-    first = random.randint(1, len(adds)) if chance(random, 40) else len(adds)
+    if late:
+        first = random.randint(1, len(adds) - 1)
+    else:
+        first = random.randint(1, len(adds)) if chance(random, 40) else len(adds)
     at, when = 0, [0] * first
     while len(when) < len(adds):
         at += random.choice((1, 1, 2, 3))

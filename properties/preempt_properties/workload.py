@@ -17,8 +17,9 @@ from attrs import evolve
 from preempt_properties.overlap import OVERLAP, overlapped
 from preempt_properties.scenario import Add, Config, Scenario
 from preempt_properties.timeline import chance, script
-from preempt_spec.policies.functions import blocks_for
-from preempt_spec.policies.policy import Gate, Order, Phase
+from preempt_spec.policies.displacing import displaces
+from preempt_spec.policies.functions import blocks_for, by_priority
+from preempt_spec.policies.policy import Gate, Phase
 from preempt_spec.policies.profiles import PROFILES
 
 #: What an engine may be able to do, as adapters name it; `reuse`: an id may be used again as soon as its request was
@@ -37,6 +38,7 @@ CAPABILITIES = frozenset(
         "reuse",
         "salt",
         "small_budget",
+        "threshold",
         "unchunked",
         "watermark",
         "whole_fit",
@@ -65,7 +67,12 @@ def workload(random: Random, policy: str, *, capabilities: frozenset[str] = CAPA
         config = _prefill_first(random, policy, mood, capabilities)
     else:
         config = _mixed(random, policy, mood, capabilities)
-    ordered = PROFILES[policy].contract.order is Order.PRIORITY and "priority" in capabilities
+    ordered = by_priority(PROFILES[policy].contract) and "priority" in capabilities
+    # Slots run out before blocks do, and the best come late: that is when an admission displaces somebody.
+    house = ordered and displaces(PROFILES[policy].contract) and chance(random, 33)
+    if house:
+        few = random.choice((1, 2, 2, 3))
+        config = evolve(config, max_running=few, blocks=config.blocks + random.choice((0, 2, 4)))
     equals = "ties" in capabilities and ordered and config.chunked and chance(random, 25)
     if equals:
         # Slow prefills that nobody waits for room for: who is preempted computes nothing that lasts before it is again.
@@ -73,7 +80,10 @@ def workload(random: Random, policy: str, *, capabilities: frozenset[str] = CAPA
     adds = _adds(random, config, mood, capabilities)
     if equals:
         adds = [evolve(a, priority=0, arrival=0) for a in adds]
-    scenario = Scenario(config, tuple(script(random, config, adds, capabilities)))
+    if house and chance(random, 70):
+        best_last = sorted((a.priority for a in adds), reverse=True)
+        adds = [evolve(a, priority=p) for a, p in zip(adds, best_last, strict=True)]
+    scenario = Scenario(config, tuple(script(random, config, adds, capabilities, late=house)))
     return overlapped(random, scenario, capabilities) if capabilities & OVERLAP else scenario
 
 
@@ -135,6 +145,7 @@ def _prefill_first(random: Random, policy: str, mood: str, can: frozenset[str]) 
         # nano-vllm always caches.
         caching="caching" in can and (policy == "nano-vllm" or mood == "twins" or chance(random, 60)),
         watermark=watermark,
+        threshold=random.choice((0, 0, 0, 1)) if "threshold" in can and displaces(PROFILES[policy].contract) else 0,
     )
 
 
@@ -186,7 +197,7 @@ def _slots(random: Random, mood: str) -> int:
 def _adds(random: Random, config: Config, mood: str, can: frozenset[str]) -> list[Add]:
     count = random.choice((4, 5, 6, 7) if mood == "crowd" else (2, 3, 3, 4, 4, 5, 6, 7))
     names = [chr(ord("a") + i) for i in range(count)]
-    ordered = PROFILES[config.policy].contract.order is Order.PRIORITY and "priority" in can
+    ordered = by_priority(PROFILES[config.policy].contract) and "priority" in can
     if ordered and chance(random, 30):
         random.shuffle(names)  # ties in a priority queue go by id: let ids and arrivals disagree
     priorities = [random.choice((0, 0, 1, 2)) if ordered else 0 for _ in names]

@@ -147,6 +147,7 @@ class Limits:
     frames: int = 1  # frames that may fly at once; 1: each is delivered before the next step
     drafts: int = 0  # drafts that follow every sampling grant unasked, because its frame still flies
     lookahead: int = 0  # tokens of room behind those known that a table gets when it grows (LMDeploy prefill_interval)
+    threshold: int = 0  # by more than this a priority must be better to displace who runs (SGLang)
 
 
 @frozen

@@ -17,7 +17,7 @@ from attrs import evolve
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.delivery import appended
-from preempt_spec.paging import Paging
+from preempt_spec.displacing import Displacing
 from preempt_spec.policies.functions import (
     admits_first,
     adopts,
@@ -53,7 +53,7 @@ from preempt_spec.view import HOLE, Fate, Place
 __all__ = ["OBSERVES", "Reference"]
 
 
-class Reference(Paging):
+class Reference(Displacing):
     """A scheduler for any policy. Feed it arrivals, ask it for steps, deliver what its frames sampled."""
 
     # -- what the world asks -----------------------------------------------------------------------------------------
@@ -350,6 +350,7 @@ class Reference(Paging):
             self.admit_who_fits()
             return
         while (r := self.next_waiting()) is not None and not self.state.paused:
+            self.make_way(r)
             blocks, hit = self.find_prefix(r)
             tokens = self.first_tokens(r, hit)
             if tokens < 1 or not self.may_admit(r, tokens, hit, blocks):
@@ -387,12 +388,18 @@ class Reference(Paging):
         cap = s.limits.long_prefill if s.limits.long_prefill and len(s.live()) > 1 else lack
         return min(lack, left, cap)
 
+    def may_enter(self, request: str) -> bool:
+        """Whether it can be admitted as things stand."""
+        blocks, hit = self.find_prefix(request)
+        tokens = self.first_tokens(request, hit)
+        return tokens > 0 and self.may_admit(request, tokens, hit, blocks)
+
     def may_admit(self, request: str, tokens: int, hit: int, blocks: tuple[tuple[int, ...], ...]) -> bool:
         """The gates: none after a preemption, slots, whole-sequence fit, watermark."""
         s = self.state
-        if gate_closed(s):
+        if gate_closed(s) or request in s.plan.demoted or not slot_free(s):
             return False
-        if not slot_free(s) or not readable(s, request, max(hit, s.request(request).computed)):
+        if not readable(s, request, max(hit, s.request(request).computed)):
             return False
         first = max(hit, s.request(request).computed) + tokens
         end = len(s.request(request).tokens) if s.limits.whole_fit else first

@@ -41,6 +41,7 @@ class Request:
     placeholders: int = 0
     drafts: int = 0
     last: int = -1
+    since: tuple[int, int] = (-1, 0)
 
     def prefix(self, upto: int) -> Slot:
         """What a slot at position upto - 1 must hold."""
@@ -70,6 +71,7 @@ class Plan:
     fenced: bool = False
     self_preempted: bool = False
     published: tuple[tuple[int, int], ...] = ()
+    displaced: tuple[tuple[str, str], ...] = ()
     incoming: tuple[tuple[int, int, tuple[Slot, ...]], ...] = ()
 
 

@@ -12,7 +12,8 @@ from preempt_spec import micro as mi
 from preempt_spec.delivery import deliver, disown, promise
 from preempt_spec.edit import change, forget, insert, loosened, own, resolved, without
 from preempt_spec.memory import Block, Memory
-from preempt_spec.policies.functions import enqueue_at, lined_up, stale_fate, waits
+from preempt_spec.policies.displacing import displaced
+from preempt_spec.policies.functions import enqueue_at, lined_up, queue_up, stale_fate, waits
 from preempt_spec.policies.policy import Idle, Victim
 from preempt_spec.state import Plan, Request, State
 from preempt_spec.transfer import arrive_before, copy_done, copy_start, evict, load, swap
@@ -40,7 +41,8 @@ def apply_micro(s: State, m: mi.Micro) -> State:
             gated = s.gated and bool(s.running)
             return evolve(s, stall=0, cycle=None, paused=paused, gated=gated, plan=_idle(s))
         case mi.Begin():
-            return evolve(s, last_frame=m.frame, plan=Plan(m.frame, s.running, published=s.plan.published))
+            plan = Plan(m.frame, s.running, published=s.plan.published)
+            return evolve(s, last_frame=m.frame, waiting=queue_up(s), plan=plan)
         case mi.Grant():
             return _grant(s, m)
         case ev.Plan():
@@ -127,7 +129,9 @@ def _grant(s: State, m: mi.Grant) -> State:
     s = evolve(s, ahead=s.ahead or start + m.tokens - m.drafts > len(r.tokens))
     if not admitted:
         return evolve(s, plan=plan)
-    s = change(s, m.request, place=Place.RUNNING, computed=start, goal=len(r.tokens))
+    s = change(
+        s, m.request, place=Place.RUNNING, computed=start, goal=len(r.tokens), since=(plan.frame, len(plan.admitted))
+    )
     restored = (*plan.restored, m.request) if r.place is Place.SWAPPED else plan.restored
     plan = evolve(plan, admitted=(*plan.admitted, m.request), restored=restored)
     s = evolve(s, waiting=without(s.waiting, m.request), swapped=without(s.swapped, m.request))
@@ -155,13 +159,14 @@ def _demote(s: State, m: ev.Demote) -> State:
     plan = evolve(
         s.plan,
         demoted=(*s.plan.demoted, m.request),
+        displaced=(*s.plan.displaced, *displaced(m)),
         served=m.beneficiaries,
         fenced=False,
         self_preempted=s.plan.self_preempted or m.request in m.beneficiaries,
     )
     standing = tuple(a for a in plan.admitted if a != m.request or a in plan.granted)
     plan = _second_pass(s, evolve(plan, admitted=standing))
-    running = lined_up(s, without(s.running, m.request))
+    running = lined_up(s, without(s.running, m.request), m.cause)
     return evolve(s, plan=plan, running=running, gated=bool(running), preemptions=s.preemptions + 1)
 
 

@@ -134,6 +134,10 @@ class RequestView(Protocol):
         """Known tokens when it was last admitted: it prefills until those are computed, and decodes from then on."""
 
     @property
+    def since(self) -> tuple[int, int]:
+        """The step that last admitted it, and how many that had admitted before it."""
+
+    @property
     def peak(self) -> int:
         """The most computed tokens it ever had: the high-water mark of live/progress."""
 
@@ -200,6 +204,10 @@ class PlanView(Protocol):
     @property
     def demoted(self) -> Sequence[str]:
         """Victims of this step, in order."""
+
+    @property
+    def displaced(self) -> Sequence[tuple[str, str]]:
+        """Those of them that were preempted for an admission, each with the waiting request it made way for."""
 
     @property
     def requeued(self) -> Collection[str]:

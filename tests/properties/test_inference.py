@@ -45,6 +45,7 @@ LEFT_OPEN: dict[str, set[str]] = {
     "vllm-v0-swap": RARELY - {"after_preemption"} | {"victim", "after_self"},
     "lmdeploy": RARELY | {"victim"},
     "sglang-retract": RARELY | {"memory", "publish"},
+    "sglang-priority": RARELY | {"memory", "publish"},
     "hf-cb": BATCHES | {"memory"},
     "hf-cb-prefill-first": BATCHES | {"victim", "memory"},
     "hf-cb-offload": BATCHES,

@@ -167,7 +167,15 @@ def test_workloads_with_everything_reach_what_lies_beyond(policy: str):
     rare = {"live/oversize", "live/no-thrash", "victim/minimal", "victim/yield"}
     if policy not in MIXED:
         rare |= {"swap/fence"}  # no copy without a frame that it is ordered before, and nothing flies behind it
-    if policy in ("nano-vllm", "vidur-vllm", "lmdeploy", "sglang-retract", "hf-cb", "hf-cb-prefill-first"):
+    if policy in (
+        "nano-vllm",
+        "vidur-vllm",
+        "lmdeploy",
+        "sglang-retract",
+        "sglang-priority",
+        "hf-cb",
+        "hf-cb-prefill-first",
+    ):
         rare |= {"swap/round-trip", "swap/host-pool"}  # no host tier
     assert set(RULES) - rare <= exercised.keys()
 
@@ -251,6 +259,7 @@ def uses(scenario: Scenario) -> dict[str, bool]:
         "unchunked": not c.chunked and contract.phase is Phase.MIXED,
         "watermark": c.watermark > 0,
         "lookahead": c.lookahead > 1,
+        "threshold": c.threshold > 0,
         "whole_fit": not c.whole_fit,
         "frames": c.frames > 1 or any(isinstance(x, Deliver) for x in script),
         "drafts": c.drafts > 0,

@@ -85,8 +85,9 @@ class Session:
     def start(self, config: Config, seed: int = 0) -> Started | Refused | wire.EngineError:
         """A fresh scheduler."""
         settings = asdict(config)
-        if not config.lookahead:
-            del settings["lookahead"]  # it asks for nothing, and an adapter from before it was there may refuse it
+        for name in ("lookahead", "threshold"):
+            if not settings[name]:
+                del settings[name]  # it asks for nothing, and an adapter from before it was there may refuse it
         reply = self._ask("start", config={**settings, "seed": seed, "options": self.options})
         if reply.get("event") == "refused":
             return Refused(str(reply.get("reason", "")))

@@ -48,6 +48,7 @@ class Configuration(Struct, forbid_unknown_fields=True):
     host_blocks: Count = 0
     groups: str = "full"
     lookahead: Count = 0  # tokens that a table gets room for behind those known, when it grows; 0: what it lacks
+    threshold: Count = 0  # by more than this a priority must be better to displace who runs
 
 
 class Start(Struct, tag_field="do", tag="start"):

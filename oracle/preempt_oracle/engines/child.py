@@ -130,7 +130,7 @@ def header(
 ) -> Reply:
     """The header reply for one device pool of one group. `reserved`: blocks on top of the usable `config["blocks"]`."""
     limits = ("max_running", "budget", "max_length", "long_prefill", "chunked", "caching", "whole_fit", "watermark")
-    grown = {"lookahead": config["lookahead"]} if config.get("lookahead") else {}
+    grown = {name: config[name] for name in ("lookahead", "threshold") if config.get(name)}
     ahead = {"frames": config["frames"], "drafts": config.get("drafts", 0)} if config.get("frames", 1) > 1 else {}
     return {
         "event": "header",

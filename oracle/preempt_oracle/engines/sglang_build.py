@@ -148,7 +148,7 @@ def load() -> types.SimpleNamespace:
 
 
 def build(sgl: types.SimpleNamespace, shape: types.SimpleNamespace) -> Any:
-    """A scheduler of the given shape: blocks, page, running, budget, longest, caching."""
+    """A scheduler of the given shape: blocks, page, running, budget, longest, caching, priority, threshold."""
     if not getattr(sgl, "published", False):
         arguments = sgl.arguments(
             model_path="none", device="cpu", disable_overlap_schedule=True, schedule_low_priority_values_first=True
@@ -178,7 +178,7 @@ def build(sgl: types.SimpleNamespace, shape: types.SimpleNamespace) -> Any:
     scheduler = sgl.scheduler.__new__(sgl.scheduler)
     for name, value in _parts(sgl, shape, rows, allocator, cache).items():
         setattr(scheduler, name, value)
-    scheduler.policy = sgl.policy("fcfs", cache, False, False, False)
+    scheduler.policy = sgl.policy("fcfs", cache, False, shape.priority, True)
     scheduler.batch_result_processor = _results(sgl, scheduler, rows, allocator, cache)
     return scheduler
 
@@ -268,12 +268,12 @@ def _parts(
         "metrics_reporter": Stand(num_retracted_reqs=0, enable_metrics=False),
         "load_inquirer": Stand(_get_num_pending_tokens=lambda chunk_deduct=0: 0),
         "send_abort_output": _nothing,
-        # By arrival: no priorities, no preemption at admission.
-        "enable_priority_scheduling": False,
-        "enable_priority_preemption": False,
+        # By arrival; or by priority, of which preemption at admission is a part.
+        "enable_priority_scheduling": shape.priority,
+        "enable_priority_preemption": shape.priority,
         "schedule_low_priority_values_first": True,
         "abort_on_priority_when_disabled": False,
-        "priority_scheduling_preemption_threshold": 0,
+        "priority_scheduling_preemption_threshold": shape.threshold,
     }
 
 

@@ -1,4 +1,4 @@
-"""SGLang's scheduler behind the adapter protocol: retraction, with the radix cache or without, pages of any size.
+"""SGLang's scheduler behind the adapter protocol: retraction and priorities, radix cache or not, pages of any size.
 
 Run by path in a Python that has SGLang on its path. How the scheduler is made: `sglang_build`; how it is looked at:
 `sglang_watch`. One iteration of the engine's own loop is a step (`get_next_batch_to_run`) and a delivery
@@ -16,9 +16,12 @@ anything), "stats" (counters are kept by parts of the server that are not here).
 * exchange: what the tree already had of what a request computed: its own pages are given back and the tree's stand in
   their place.
 
-Refused, with the reason: priorities and their preemption (not in this adapter yet), chunked and mixed prefills, more
-than one frame in flight, and the abort of a request that runs: SGLang marks it and lets it run one more pass, so that
-it is not out of its queue at the next boundary.
+Under `sglang-priority` the scheduler is one of --enable-priority-scheduling with `threshold`; the smaller a priority,
+the better. Who is displaced at an admission is back in the queue once those who were admitted have left it, so its
+requeue is told behind their grants.
+
+Refused, with the reason: chunked and mixed prefills, more than one frame in flight, and the abort of a request that
+runs: SGLang marks it and lets it run one more pass, so that it is not out of its queue at the next boundary.
 """
 
 from __future__ import annotations
@@ -68,8 +71,9 @@ else:
     from sglang_faults import FAULTS
     from sglang_watch import Watch
 
-POLICY = "sglang-retract"
+RETRACT, PRIORITY = POLICIES = ("sglang-retract", "sglang-priority")
 CAPABILITIES = ("abort", "caching", "salt", "unchunked")
+BY_PRIORITY = ("priority", "threshold")
 OBSERVES = (
     *("counts", "blocks", "free", "free-ids", "refs", "queues", "demote", "trigger", "release", "reset", "held"),
     *("place", "known", "start", "sent", "hits", "publish", "emitted"),
@@ -92,9 +96,12 @@ class SGLang(Engine):
         if self.sgl is None:  # before anything is refused: only the first answer may take as long as an import does
             self.sgl = load()
         self.injection = inject(config, FAULTS)
-        if config.get("policy") != POLICY:
-            # Preemption at admission by priority (--enable-priority-preemption) is not driven yet.
-            raise Refused(f"policy {config.get('policy')!r}: this adapter drives {POLICY!r} only, without priorities")
+        if config.get("policy") not in POLICIES:
+            raise Refused(f"policy {config.get('policy')!r}: this adapter drives {' and '.join(POLICIES)}")
+        priority = config["policy"] == PRIORITY
+        threshold = whole({"threshold": 0, **config}, "threshold", 0)
+        if threshold and not priority:
+            raise Refused(f"threshold={threshold}: nobody is displaced under {RETRACT!r}")
         config = fixed(config, chunked=False, whole_fit=True, long_prefill=0, watermark=0, frames=1)
         if unknown := sorted(config.get("options") or {}):
             raise Refused(f"unknown option {unknown[0]!r}; there are none")
@@ -108,6 +115,8 @@ class SGLang(Engine):
             budget=whole(config, "budget", 1),
             longest=whole(config, "max_length", 2),
             caching=caching,
+            priority=priority,
+            threshold=threshold,
         )
         if shape.budget < max(shape.longest, shape.running):
             # Without chunks a prefill above the budget runs all the same, and decodes are not budgeted at all.
@@ -122,7 +131,8 @@ class SGLang(Engine):
         if self.injection is not None:
             self.injection.put(types.SimpleNamespace(scheduler=self.scheduler, batch=self.sgl.batch, sgl=self.sgl))
         self.watch = Watch(self.sgl, self.scheduler)
-        return header("sglang", version, {**config, "caching": caching}, OBSERVES, CAPABILITIES, reserved=1)
+        can = CAPABILITIES + BY_PRIORITY * priority
+        return header("sglang", version, {**config, "caching": caching}, OBSERVES, can, reserved=1)
 
     def stop(self) -> None:
         self._drop()
@@ -169,6 +179,7 @@ class SGLang(Engine):
             vocab_size=VOCABULARY,
             eos_token_ids=set(),
             cache_salt=cmd.get("salt") or None,
+            priority=cmd.get("priority", 0) if self.shape.priority else None,
         )
         require(req, ("rid", "output_ids", "origin_input_ids", "kv", "last_node", "is_retracted", "finished_reason"))
         require(req.kv, ("req_pool_idx", "kv_committed_len", "kv_allocated_len"))

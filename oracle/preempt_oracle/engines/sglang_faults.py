@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from preempt_oracle.engines.faults import Fault
     from preempt_oracle.engines.sglang_faults_memory import MEMORY
+    from preempt_oracle.engines.sglang_faults_priority import DISPLACING
     from preempt_oracle.engines.sglang_faults_queues import QUEUES
     from preempt_oracle.engines.sglang_faults_victims import VICTIMS
 else:
     from faults import Fault
     from sglang_faults_memory import MEMORY
+    from sglang_faults_priority import DISPLACING
     from sglang_faults_queues import QUEUES
     from sglang_faults_victims import VICTIMS
 
-FAULTS: tuple[Fault, ...] = (*VICTIMS, *MEMORY, *QUEUES)
+FAULTS: tuple[Fault, ...] = (*VICTIMS, *MEMORY, *QUEUES, *DISPLACING)

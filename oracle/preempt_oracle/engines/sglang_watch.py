@@ -34,6 +34,7 @@ class Watch:
         self.found: set[int] = set()  # pages in the tree, as far as that was told
         self.scheduling = False
         self.trigger: tuple[str, list[str]] = ("growth", [])
+        self.resource = "blocks"
         self.asked: tuple[int, int] | None = None  # pages that the batch lacked, and that were free
         self.dropped: list[int] = []  # pages whose locks the latest unlock dropped
         self._undo: list[tuple[Any, str, Any]] = []
@@ -102,6 +103,12 @@ class Watch:
         """Follow what a batch was given: pages that were found, then those that were handed out, request by request."""
         for act in self.acts[self.early :]:  # the batch is made by the time pages are handed out for it
             act["after"] = len(batch.reqs)
+        if extend:
+            # Victims of an admission are back in the queue once those who were admitted have left it.
+            again = [act for act in self.acts if act["act"] == "requeue"]
+            self.acts = [act for act in self.acts if act["act"] != "requeue"]
+            for act in again:
+                self._act(**{**act, "after": len(batch.reqs)})
         slots = iter(self.handed)
         for req, n, start in zip(batch.reqs, tokens, starts, strict=True):
             table = self.tables.setdefault(req.rid, [])
@@ -138,6 +145,7 @@ class Watch:
         self._wrap(batch, "retract_decode", self._retracting)
         self._wrap(batch, "check_decode_mem", self._asking)
         self._wrap(batch, "release_req", self._releasing)
+        self._wrap(self.sgl.adder, "preempt_to_schedule", self._displacing)
         self._wrap(self.scheduler, "_add_request_to_queue", self._queueing)
         self._wrap(self.cache, "unlock", self._unlocking)
         self._wrap(self.cache, "on_release", self._released)
@@ -166,11 +174,22 @@ class Watch:
         finally:
             self.trigger = "growth", []
 
+    def _displacing(self, original: Any, adder: Any, req: Any) -> Any:
+        """The slots that are left behind those who were admitted before it, as the engine counts them."""
+        left = self.scheduler.get_num_allocatable_reqs(len(adder.running_batch.reqs), running_batch=adder.running_batch)
+        self.trigger, self.resource = ("admission", [req.rid]), "slots"
+        self.asked = 1 + len(adder.can_run_list), left
+        try:
+            return original(adder, req)
+        finally:
+            self.trigger, self.resource, self.asked = ("growth", []), "blocks", None
+
     def _releasing(self, original: Any, batch: Any, idx: int, *args: Any, **kwargs: Any) -> Any:
         req, (cause, served) = batch.reqs[idx], self.trigger
         need, supply = self.asked or (None, None)
         self.retold()
-        self._act("demote", request=req.rid, cause=cause, beneficiaries=served, need=need, supply=supply)
+        for_whom = {"cause": cause, "beneficiaries": served, "resource": self.resource}
+        self._act("demote", request=req.rid, **for_whom, need=need, supply=supply)
         self.before = Counter(self.free_pages())
         self.joined: Counter[int] = Counter()
         answer = original(batch, idx, *args, **kwargs)

@@ -18,8 +18,9 @@ from preempt_oracle.monitor.transfer import copy_done, copy_start, evict, swap
 from preempt_oracle.trace import wire
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.functions import enqueue_at, lined_up, shared_pages, waits
-from preempt_spec.policies.policy import Idle, Victim
+from preempt_spec.policies.displacing import displaced
+from preempt_spec.policies.functions import enqueue_at, lined_up, queue_up, shared_pages, waits
+from preempt_spec.policies.policy import Idle, Order, Victim
 from preempt_spec.view import HOLE, Cycle, Place, with_holes
 
 
@@ -36,6 +37,7 @@ def change(s: Shadow, m: mi.Micro) -> None:
             requeue(s, m)
         case mi.Begin():
             s.last_frame = m.frame
+            line_up_waiting(s)
             s.plan = Plan(m.frame, tuple(s.running), Granted(), s.plan.published)
         case mi.Dispatch():
             dispatch(s, m.frame)
@@ -94,6 +96,12 @@ def change(s: Shadow, m: mi.Micro) -> None:
             s.plan = Plan(s.plan.frame, (), None, s.plan.published)
         case _:
             pass
+
+
+def line_up_waiting(s: Shadow) -> None:
+    """A step begins: those who wait stand as the policy has it."""
+    if s.policy.order is Order.PRIORITY_EACH_STEP:
+        s.waiting[:] = queue_up(s)
 
 
 def arrive(s: Shadow, m: ev.Arrive) -> None:
@@ -202,6 +210,7 @@ def enter(s: Shadow, r: Req, start: int, tokens: int) -> None:
         plan.restored += (request,)
     r.place = Place.RUNNING
     r.goal = len(r.tokens)
+    r.since = (plan.frame, len(plan.admitted))
     s.resumes += r.preempted
     r.base = start
     r.plain = not start or all(start % page == 0 for page in s.pages)
@@ -217,7 +226,7 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
     """A running request is a victim from now on."""
     r, plan = s.requests[m.request], s.plan
     s.leave(r)
-    s.line_up(lined_up(s, s.running))
+    s.line_up(lined_up(s, s.running, m.cause))
     stale(s, r, m.cause)
     r.place = Place.LIMBO
     s.preemptions += 1
@@ -228,6 +237,7 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
         plan.admitted = tuple([a for a in plan.admitted if a != m.request])
     _second_pass(s)
     plan.demoted += (m.request,)
+    plan.displaced += displaced(m)
     plan.served = m.beneficiaries
     plan.fenced = False
     plan.self_preempted = plan.self_preempted or m.request in m.beneficiaries

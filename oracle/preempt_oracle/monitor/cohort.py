@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from preempt_oracle.monitor.books import Books
-from preempt_oracle.monitor.change import change, forget
+from preempt_oracle.monitor.change import change, forget, line_up_waiting
 from preempt_oracle.monitor.counts import Active, Ledger, counts
 from preempt_oracle.monitor.flight import Flight
 from preempt_oracle.monitor.flying import tighten
@@ -54,6 +54,7 @@ class Cohort:
             return None
         if e.frame <= s.last_frame or len(s.frames) >= s.limits.frames:
             return None
+        line_up_waiting(s)
         if s.clock in s.finals:
             s.retire()
         for r in s.resting:

@@ -82,6 +82,12 @@ _SILENT = (
     "not_before_its_commit",
     "comes_back_whole",
     "waits_for_a_frame_that_flies",
+    # Of a preemption for an admission, which no short cut is taken for.
+    "takes_its_place",
+    "no_slot_was_free",
+    "nobody_further_makes_way",
+    "may_make_way",
+    "nobody_worse_stays",
 )
 #: Clauses that go over every grant at the end of a step: replaced by their counts where columns prove them.
 _HEAVY = ("no_unexplained_skip", "not_left_to_starve", "reads_own_prefix", "moves")

@@ -63,6 +63,8 @@ class Mixed:
         if e.acts:
             for a in e.acts:
                 if type(a) is wire.Demote:
+                    if a.cause == "admission":
+                        return None  # who makes way, for whom, and whether that one came in: for the clauses
                     victims.add(a.request)
                 elif type(a) in _APART or (type(a) is wire.Requeue and a.request not in victims):
                     return None  # somebody is requeued who was not preempted here: not in the columns' terms

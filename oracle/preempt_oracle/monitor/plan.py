@@ -60,6 +60,7 @@ class Plan:
     anew = 0
     swept = False
     demoted: tuple[str, ...] = ()
+    displaced: tuple[tuple[str, str], ...] = ()
     requeued: tuple[str, ...] = ()
     skipped: Mapping[str, str] = MappingProxyType({})
     served: tuple[str, ...] = ()

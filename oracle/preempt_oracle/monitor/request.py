@@ -21,7 +21,7 @@ class Req:
     __slots__ = (
         "_last", "_peak", "_placeholders", "apart", "arrival", "astray", "base", "drafts", "due", "final", "goal", "id",
         "incarnation", "joined", "limit", "max_tokens", "noted", "place", "plain", "preempted", "priority", "prompt",
-        "reach", "resting", "salt", "shadow", "steady", "suspect", "tables", "tokens",
+        "reach", "resting", "salt", "shadow", "since", "steady", "suspect", "tables", "tokens",
     )  # fmt: skip
 
     def __init__(self, shadow: Shadow, id: str, prompt: Sequence[int], groups: int) -> None:
@@ -29,6 +29,7 @@ class Req:
         self.max_tokens = self.priority = self.arrival = self.incarnation = 0
         self.salt = ""
         self.goal = 0
+        self.since = (-1, 0)
         self.limit = 0  # tokens it may have, outputs included
         self.place = Place.WAITING
         self.base = self._peak = self.noted = 0  # noted: positions whose KV writes are recorded in memory

@@ -39,6 +39,7 @@ class Limits(Record, frozen=True):
     frames: Positive = 1
     drafts: Count = 0
     lookahead: Count = 0
+    threshold: Count = 0
 
 
 class Delta(Small, frozen=True):

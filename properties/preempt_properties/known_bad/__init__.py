@@ -9,6 +9,7 @@ from preempt_properties.known_bad import (
     bookkeeping,
     caches,
     controls,
+    displacing,
     drafts,
     edges,
     flight,
@@ -41,6 +42,7 @@ _MODULES = (
     edges,
     controls,
     starving,
+    displacing,
 )
 
 #: Every known-bad scheduler, in the order of the modules.

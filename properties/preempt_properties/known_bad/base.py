@@ -9,6 +9,7 @@ from attrs import evolve
 
 from preempt_properties.scenario import Control, Scenario, Step
 from preempt_spec.offload import Offloading
+from preempt_spec.policies.displacing import displaces
 from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Policy, Release
 from preempt_spec.policies.profiles import PROFILES
@@ -21,7 +22,9 @@ STARVING = tuple(p for p in PROFILES if p not in EVERYWHERE)
 MIXED = ("vllm-fcfs", "vllm-priority")
 RECOMPUTING = (*MIXED, "nano-vllm", "vidur-vllm")
 CACHING = (*MIXED, "nano-vllm")
-RETRACTING = ("sglang-retract",)
+RETRACTING = ("sglang-retract", "sglang-priority")
+#: Those in which a waiting request takes the place of worse ones.
+DISPLACING = tuple(p for p, profile in PROFILES.items() if displaces(profile.contract))
 #: Those whose victims serve one requester, and go in front, or to a place of their own.
 ONE_BY_ONE = tuple(p for p in EVERYWHERE if p not in RETRACTING)
 SWAPPING = ("vllm-v0-swap",)

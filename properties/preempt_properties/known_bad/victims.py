@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from preempt_properties.known_bad.base import BUT_LAZY, MIXED, ONE_BY_ONE, RETRACTING, KnownBad
+from preempt_properties.known_bad.base import (
+    BUT_LAZY,
+    DISPLACING,
+    EVERYWHERE,
+    MIXED,
+    ONE_BY_ONE,
+    RETRACTING,
+    KnownBad,
+)
 from preempt_spec import events as ev
 from preempt_spec.policies.functions import going_key
 from preempt_spec.view import Place
@@ -15,6 +23,7 @@ class PreemptsForAnAdmission(KnownBad):
 
     rule = "victim/trigger"
     bug = "Dynamo #9718"
+    policies = tuple(p for p in EVERYWHERE if p not in DISPLACING)
 
     def _act(self, act: ev.Act) -> None:
         if isinstance(act, ev.Demote):

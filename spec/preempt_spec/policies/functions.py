@@ -277,9 +277,9 @@ def going_key(r: RequestView) -> tuple[int, int]:
     return (r.prompt - len(r.tokens), r.prompt)
 
 
-def lined_up(s: View, running: Sequence[str]) -> tuple[str, ...]:
+def lined_up(s: View, running: Sequence[str], cause: str) -> tuple[str, ...]:
     """The running queue once somebody was preempted out of it."""
-    if s.policy.lineup is Lineup.ADMISSION:
+    if cause == "admission" or s.policy.lineup is Lineup.ADMISSION:
         return tuple(running)
     return tuple(sorted(running, key=lambda r: going_key(s.request(r))))
 
@@ -287,6 +287,21 @@ def lined_up(s: View, running: Sequence[str]) -> tuple[str, ...]:
 def waiting_key(r: RequestView) -> tuple[int, int, str]:
     """The order of a priority queue. Source: vLLM 0.31.0 v1/request.py, Request.__lt__."""
     return (r.priority, r.arrival, r.id)
+
+
+def by_priority(policy: Policy) -> bool:
+    """Whether a better priority is admitted first."""
+    return policy.order in (Order.PRIORITY, Order.PRIORITY_EACH_STEP)
+
+
+def queue_up(s: View) -> tuple[str, ...]:
+    """The waiting queue as a step finds it. Source: SGLang 0.5.23, SchedulePolicy._sort_by_priority_and_fcfs.
+
+    Victims and arrivals enter at the back, at a fresh entry time: a stable sort by priority is one by entry, too.
+    """
+    if s.policy.order is not Order.PRIORITY_EACH_STEP:
+        return tuple(s.waiting)
+    return tuple(sorted(s.waiting, key=lambda w: s.request(w).priority))
 
 
 def _sorted_index(s: View, request: str) -> int:
@@ -387,7 +402,7 @@ def gate_closed(s: View) -> bool:
     """Whether an earlier preemption keeps everybody out."""
     match s.policy.after_preemption:
         case AfterPreemption.CLOSED:
-            return bool(s.plan.demoted)
+            return len(s.plan.demoted) > len(s.plan.displaced)
         case AfterPreemption.OPEN:
             return False
         case AfterPreemption.UNTIL_FINISH:

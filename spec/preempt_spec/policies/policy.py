@@ -31,6 +31,7 @@ class Order(Enum):
 
     ARRIVAL = "as queued: arrivals go to the back"
     PRIORITY = "sorted by (priority, arrival, id)"
+    PRIORITY_EACH_STEP = "sorted by priority, equals as queued, when a step begins; meanwhile all go to the back"
 
 
 class Requeue(Enum):
@@ -46,7 +47,10 @@ class Lineup(Enum):
     """In which order the running queue stands."""
 
     ADMISSION = "as admitted"
-    SORTED = "as admitted; whenever somebody is preempted, those who stay are sorted: who would be last to go is first"
+    SORTED = (
+        "as admitted; whenever somebody is preempted for growth, those who stay are sorted: who would be last to go "
+        "is first"
+    )
 
 
 class Memory(Enum):
@@ -151,7 +155,7 @@ class Phase(Enum):
 class AfterPreemption(Enum):
     """Whether a step that preempted may still admit."""
 
-    CLOSED = "no admission in a preempting step"
+    CLOSED = "no admission in a preempting step; who is preempted for an admission makes way, and closes nothing"
     OPEN = "admission goes on"
     UNTIL_FINISH = "no admission until a request finishes, or nobody runs"
 
@@ -206,7 +210,7 @@ class Policy:
     full_hit: FullHit
     oversize: Oversize
     progress: Progress
-    causes: frozenset[str] = frozenset({"growth"})
+    causes: frozenset[str] = frozenset({"growth"})  # "admission": what that means is in `displacing`
     memory: Memory = Memory.RECOMPUTE
     release: Release = Release.AT_ONCE
     returns: Return = Return.AT_ONCE

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, ControlDone, Grant
+from preempt_spec.policies.displacing import ample, displaceable, leaving_key, slots
 from preempt_spec.policies.functions import eligible, excused, fits, makes_room_for_one, pressure, victim
 from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.policy import Release as When
@@ -29,8 +30,23 @@ def declared_cause(s: View, e: Demote) -> Iterator[str | None]:
     elif len(e.beneficiaries) > 1 and makes_room_for_one(s.policy):
         # Their needs together may exceed a supply that is enough for each in its turn.
         yield f"{e.request} was preempted for {len(e.beneficiaries)} at once; {s.policy.name} makes room for one"
+    elif e.cause == "admission" and _waits(s, e) is None:
+        yield f"{e.request} was preempted for the admission of {list(e.beneficiaries)}: one that waits"
     else:
         yield None
+
+
+def _waits(s: View, e: Demote) -> str | None:
+    """The waiting request for which a victim of an admission makes way, if there is one such."""
+    who = e.beneficiaries if e.cause == "admission" else ()
+    return who[0] if len(who) == 1 and who[0] in s.waiting else None
+
+
+@on(TRIGGER, Close, "demote trigger")
+def takes_its_place(s: View, e: Close) -> Iterator[str | None]:
+    """Who is preempted for an admission is so for one that takes place, in that step."""
+    for v, w in s.plan.displaced:
+        yield None if w in s.plan.admitted else f"{v} was preempted for the admission of {w}, which was not admitted"
 
 
 def _pressure(s: View, e: Demote) -> tuple[int, int] | None:
@@ -60,6 +76,18 @@ def needed(s: View, e: Demote) -> Iterator[str | None]:
         )
 
 
+@on(NECESSITY, Demote, "demote trigger")
+def no_slot_was_free(s: View, e: Demote) -> Iterator[str | None]:
+    """Nobody is displaced for a request that a slot is free for, those before it served."""
+    if (w := _waits(s, e)) and s.plan.served != e.beneficiaries:
+        need, supply = slots(s, w)
+        yield (
+            None
+            if need > supply
+            else f"{e.request} was preempted for the admission of {w}: the {need}. in line, and {supply} slots are free"
+        )
+
+
 MINIMAL = rule(
     "victim/minimal",
     Kind.POLICY,
@@ -76,6 +104,21 @@ def no_further_victim(s: View, e: Demote) -> Iterator[str | None]:
             if p[0] > p[1]
             else f"a further victim, {e.request}: {e.beneficiaries[0]} needs {p[0]} blocks, {p[1]} are free already"
         )
+
+
+@on(MINIMAL, Demote, "demote trigger counts")
+def nobody_further_makes_way(s: View, e: Demote) -> Iterator[str | None]:
+    """A further victim of the same admission is still needed."""
+    # Those of one admission may be told in any order; whoever goes behind all that go before it can be judged at once.
+    # What is kept free for outputs is an estimate (`Gate`): only a victim that no estimate asks for is one too many.
+    if (w := _waits(s, e)) and s.plan.served == e.beneficiaries:
+        key = leaving_key(s.request(e.request))
+        if all(leaving_key(s.request(v)) > key for v, _ in s.plan.displaced):
+            yield (
+                f"a further victim, {e.request}: {w} has a slot, and room for all that anybody may emit"
+                if ample(s, w)
+                else None
+            )
 
 
 YIELD = rule(
@@ -153,6 +196,31 @@ def the_right_one(s: View, e: Demote) -> Iterator[str | None]:
     else:
         who = f"{s.policy.name} takes {best or 'nobody'} ({s.policy.victim.value})"
         yield f"{e.request} was preempted for {e.beneficiaries[0]}; {who}; running are {list(s.running)}"
+
+
+@on(CHOICE, Demote, "demote trigger")
+def may_make_way(s: View, e: Demote) -> Iterator[str | None]:
+    """Who is displaced is of worse priority than who comes, by more than the threshold."""
+    if w := _waits(s, e):
+        mine, theirs, least = s.request(e.request).priority, s.request(w).priority, s.limits.threshold
+        yield (
+            None
+            if e.request in displaceable(s, w)
+            else f"{e.request} (priority {mine}) was preempted for the admission of {w} (priority {theirs}): "
+            f"only who entered before this step, and is worse by more than {least}, makes way"
+        )
+
+
+@on(CHOICE, Close, "demote trigger")
+def nobody_worse_stays(s: View, e: Close) -> Iterator[str | None]:
+    """Nobody who goes before a victim of an admission runs on: a decision names several at once, in no order."""
+    if s.plan.displaced:
+        stays = [r for r in s.running if r in s.plan.entered and r not in s.plan.admitted]
+        worst = max(stays, key=lambda r: leaving_key(s.request(r)), default=None)
+        for v, w in s.plan.displaced:
+            if v in s.live() and s.request(v).place is not Place.RUNNING and worst is not None:
+                right = leaving_key(s.request(worst)) < leaving_key(s.request(v))
+                yield None if right else f"{v} was preempted for the admission of {w}, and {worst} goes before it"
 
 
 RESET = rule(

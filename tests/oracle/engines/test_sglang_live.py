@@ -68,7 +68,7 @@ def test_it_says_who_it_is_and_declares_nothing_that_it_does_not_have(session):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"policy": "vllm-fcfs"}, "drives 'sglang-retract' only"),
+        ({"policy": "vllm-fcfs"}, "drives sglang-retract and sglang-priority"),
         ({"chunked": True}, "only has chunked=False"),
         ({"long_prefill": 2}, "only has long_prefill=0"),
         ({"watermark": 1}, "only has watermark=0"),
