@@ -77,10 +77,7 @@ SGLANG_RETRACT = Profile(
 _ADDER = f"{_SGLANG}/schedule_policy.py, PrefillAdder.preempt_to_schedule()"
 
 #: With --enable-priority-scheduling, of which preemption is a part. What a decode step retracts, and how, stays.
-#: No verdict yet (`run`): 189 workloads of its adapter (59 victims of an admission) broke nothing but S1, its nine own
-#: faults were caught. Missing: a campaign, the faults that other policies share, the kept scenes and the evidence of
-#: `known_bad.displacing`, its row of `infer` by a run (what stands there is a guess), its order in `sketch`, the pages
-#: that are generated. victim/duty does not speak of an admission.
+#: Nobody has to make way (victim/duty does not speak of an admission): whether somebody does hangs on estimates.
 SGLANG_PRIORITY = Profile(
     name="sglang-priority",
     contract=evolve(
@@ -100,5 +97,4 @@ SGLANG_PRIORITY = Profile(
         "how many: left open is whether anybody is displaced, and a further victim within all that may be emitted",
     },
     core=SGLANG_RETRACT.core,
-    run=False,
 )
