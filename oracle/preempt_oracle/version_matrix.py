@@ -1,9 +1,9 @@
 """The version matrix: every version of an engine, driven live, by family of rules; what was run before is kept.
 
 A row is one version under one policy, with one set of options of its adapter: the scenarios of what was found in this
-engine, each replayed, and then generated workloads. What is expected of a row follows from
-`vectors/findings-ENGINE.toml`: exactly the rules of the findings that its version has. A row that was run before, with
-the same code, seed and number of workloads, is read from its file.
+engine, each replayed, generated workloads, and if so asked a search (`matrix_fuzz`). What is expected of a row follows
+from `vectors/findings-ENGINE.toml`: exactly the rules of the findings that its version has. A row that was run before,
+with the same code, seed and number of workloads, is read from its file.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from preempt_oracle.adapters.protocol import HarnessError, Refused, Session, Tra
 from preempt_oracle.campaign import Budget, Campaign, Origin, campaign, failure, probe
 from preempt_oracle.drive import drive
 from preempt_oracle.found import Finding
+from preempt_oracle.matrix_fuzz import Searched, search
 from preempt_oracle.trace.errors import visible
 from preempt_oracle.verdict import Tally, Verdict
 from preempt_properties.scenario import Option
@@ -34,7 +35,7 @@ from preempt_spec import SPEC_VERSION
 WORKLOADS = 300
 SEED = 1
 HELD = "holds"
-FORM = 2  # of a result's file
+FORM = 3  # of a result's file
 
 
 class Replay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,11 +71,13 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     can: tuple[str, ...]  # the adapter's capabilities there
     deviations: tuple[str, ...]  # knobs in which this version is judged as built
     options: dict[str, Option] = {}  # of the adapter
+    searched: Searched | None = None
 
     def stands_for(self, other: Wanted) -> bool:
-        """Whether this is what a run would give now."""
+        """Whether this is what a run would give now; a search that nobody asks for does no harm."""
         what = (self.engine, self.version, self.policy, tuple(self.options.items()))
-        return (self.form, self.code, self.spec, *what, self.seed, self.workloads) == (FORM, *other.key)
+        same = (self.form, self.code, self.spec, *what, self.seed, self.workloads) == (FORM, *other.key)
+        return same and (not other.fuzz or (self.searched is not None and self.searched.asked == other.fuzz))
 
 
 @frozen
@@ -88,10 +91,11 @@ class Wanted:
     workloads: int = WORKLOADS
     spec: str = SPEC_VERSION
     options: tuple[tuple[str, Option], ...] = ()  # of the adapter
+    fuzz: float = 0.0  # seconds of a search
 
     @property
     def key(self) -> tuple[object, ...]:
-        """By what a kept result is known."""
+        """By what a kept result is known, the search apart."""
         what = (self.engine, self.version, self.policy, self.options)
         return (code(), self.spec, *what, self.seed, self.workloads)
 
@@ -195,6 +199,9 @@ def compare(
             odd.append(f"{f.id} ({f.name}) breaks {seen.outcome}, and this version is not known to have it")
     for rule in sorted(set(result.broken) - set(rules)):
         odd.append(f"breaks {rule}: {result.first[rule][0]}")
+    searched = result.searched.broken if result.searched is not None else {}
+    for rule in sorted(searched.keys() - set(rules) - result.broken.keys()):
+        odd.append(f"a search broke {rule}, with {searched[rule].actions} actions")
     want = Verdict.VIOLATES if rules else Verdict.CONFORMS
     if result.verdict != want.value and not odd:
         odd.append(f"{result.verdict}; expected {want.value}")
@@ -258,7 +265,11 @@ def run_row(
     if made.interrupted:
         raise KeyboardInterrupt
     replays = tuple(_replays(session, wanted, made, found))
-    return _result(wanted, made, replays, can, time.monotonic() - began)
+    searched = None
+    if wanted.fuzz:
+        tried = (wanted.policy, wanted.seed, wanted.fuzz, wanted.spec)
+        searched = search(lambda: child.connect(options), *tried, progress)
+    return _result(wanted, made, replays, can, searched, time.monotonic() - began)
 
 
 def _replays(session: Session, wanted: Wanted, made: Campaign, found: Sequence[Finding]) -> Iterator[Replay]:
@@ -282,7 +293,12 @@ def _replays(session: Session, wanted: Wanted, made: Campaign, found: Sequence[F
 
 
 def _result(
-    wanted: Wanted, made: Campaign, replays: tuple[Replay, ...], can: tuple[str, ...], seconds: float
+    wanted: Wanted,
+    made: Campaign,
+    replays: tuple[Replay, ...],
+    can: tuple[str, ...],
+    searched: Searched | None,
+    seconds: float,
 ) -> Result:
     from preempt_oracle.report.matrix import symbol
     from preempt_oracle.report.rulebook import families
@@ -316,6 +332,7 @@ def _result(
         can=can,
         deviations=tuple(f"{d.knob} = {getattr(d.value, 'name', d.value)}" for d in tally.deviations),
         options=dict(wanted.options),
+        searched=searched,
     )
 
 
@@ -348,7 +365,7 @@ def run(
                 if child is not None:
                     child.end()
                 child, of = Child(_starter(start, w)), w.version
-            say(f"{head}: {w.workloads} workloads")
+            say(f"{head}: {w.workloads} workloads{f', and {w.fuzz:g} s of search' * bool(w.fuzz)}")
             try:
                 result = run_row(w, child, found, progress)
             except HarnessError as e:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from attrs import define
 
 from preempt_properties.scenario import Abort, Add, Scenario, Step
+from preempt_spec.policies.displacing import displaces
 from preempt_spec.policies.policy import (
     AfterSelf,
     Gate,
@@ -43,8 +44,9 @@ def exact(scenario: Scenario) -> bool:
     plain = c.frames == 1 and not c.drafts and c.groups == "full" and not c.caching and not c.host_blocks
     adds = [x for x in scenario.script if isinstance(x, Add)]
     fit = all(len(x.prompt) + x.max_tokens <= c.max_length for x in adds)
-    # It has no victims that keep their blocks, no tables that grow ahead and no turns.
-    known = PROFILES[c.policy].contract.release is Release.AT_ONCE
+    # It has no victims that keep their blocks, no tables that grow ahead, no turns, and nobody makes way.
+    policy = PROFILES[c.policy].contract
+    known = policy.release is Release.AT_ONCE and not displaces(policy)
     return known and plain and fit and all(isinstance(x, Add | Step | Abort) for x in scenario.script)
 
 
@@ -95,8 +97,8 @@ def _rules(policy: Policy) -> _Rules:
         policy.victim is Victim.WORST_PRIORITY,
         policy.victim is Victim.LATEST_UNPLANNED,
         policy.victim is Victim.FEWEST_OUTPUTS,
-        policy.order is Order.PRIORITY,
-        policy.requeue is Requeue.PRIORITY,
+        policy.order is not Order.ARRIVAL,
+        policy.requeue is Requeue.PRIORITY or policy.order is Order.PRIORITY_EACH_STEP,
         policy.requeue is Requeue.BACK,
         policy.need is Need.ONE_FREE,
         policy.need is Need.TOGETHER,

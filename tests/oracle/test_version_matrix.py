@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from attrs import evolve
 
 from preempt_oracle import version_matrix as job
 from preempt_oracle.adapters.inprocess import InProcess
@@ -121,6 +122,43 @@ def test_a_result_of_something_else_is_run_again(tmp_path, monkeypatch, change):
     again = Started()
     run(tmp_path, again, [], rows)
     assert again.versions == ["1"]
+
+
+def searching(*versions: str, seconds: float = 1.5) -> list[Wanted]:
+    return [evolve(row, fuzz=seconds) for row in wanted(*versions)]
+
+
+def test_a_search_is_told_beside_the_row_and_held_to_the_same_findings(tmp_path, capsys):
+    matrix, said = run(tmp_path, Started(), [finding("2")], searching("1", "2"))
+    assert [row.odd for row in matrix.rows] == [(), ()]
+    clean, broken = (row.result.searched if row.result else None for row in matrix.rows)
+    assert clean is not None
+    assert broken is not None
+    assert min(clean.workloads, clean.steps, clean.preemptions, clean.states) > 10
+    assert clean.broken == {}
+    assert broken.broken["queue/front"].actions <= 6
+    assert "15 workloads, and 1.5 s of search" in said[0]
+    report.show(console(), matrix)
+    assert "broken: queue/front after" in capsys.readouterr().out
+    page = engines.page([matrix])
+    assert "searched for 1.5 s" in page
+    assert "| reference | 2 | vllm-fcfs |" in page.split("## Fuzz")[1]
+    assert "`queue/front` (F9) after" in page.split("## Fuzz")[1]
+    unknown = job.compare(wanted("1")[0], evolved(matrix.rows[1].result, broken={}, verdict="conforms"), [])
+    assert unknown.odd == (f"a search broke queue/front, with {broken.broken['queue/front'].actions} actions",)
+
+
+def evolved(result: job.Result | None, **changes: object) -> job.Result:
+    assert result is not None
+    return msgspec.structs.replace(result, **changes)
+
+
+def test_a_search_that_is_kept_is_not_made_again_unless_another_is_asked_for(tmp_path):
+    run(tmp_path, Started(), [], searching("1", seconds=0.3))
+    for rows, versions in ((wanted("1"), []), (searching("1", seconds=0.3), []), (searching("1", seconds=0.4), ["1"])):
+        again = Started()
+        run(tmp_path, again, [], rows)
+        assert again.versions == versions
 
 
 def test_a_version_that_cannot_be_run_is_exit_3_and_keeps_the_rest(tmp_path, capsys):

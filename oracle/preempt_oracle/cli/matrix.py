@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preempt_oracle.cli.choices import SEED, json_option, known_option, ledger, spec_option
+from preempt_oracle.cli.choices import SEED, json_option, known_option, ledger, seconds, spec_option
 
 if TYPE_CHECKING:
     from preempt_oracle.adapters.protocol import Session
@@ -36,6 +36,12 @@ LIGHT: tuple[tuple[str, dict[str, Option]], ...] = (
 @click.option("--seed", type=SEED, metavar="N", help="With ENGINE: of the first workload [default: 1].")
 @click.option("--results", metavar="DIR", help="With ENGINE: where results are kept [default: the cache directory].")
 @click.option("--fresh", is_flag=True, help="With ENGINE: run again what is kept.")
+@click.option(
+    "--fuzz",
+    callback=seconds,
+    metavar="DURATION",
+    help="With ENGINE: search the newest of its versions so long, too, under each policy.",
+)
 @click.option("--page", "page_file", metavar="FILE", help="With ENGINE: write the page for docs/.")
 def command(
     engine: str | None,

@@ -28,6 +28,7 @@ def versions(
     seed: int | None,
     results: str | None,
     fresh: bool,
+    fuzz: float | None,
     page_file: str | None,
 ) -> int:
     """Run it, show it, write what was asked for. Returns the exit code. Raises ClickException."""
@@ -63,6 +64,7 @@ def versions(
             job.Wanted(
                 *(name, version, policy, job.SEED if seed is None else seed, workloads or job.WORKLOADS, spec),
                 tuple(variant.items()),
+                fuzz if fuzz and version == chosen[-1] else 0.0,
             )
             for version in chosen
             for policy in known.policies

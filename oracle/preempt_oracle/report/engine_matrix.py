@@ -74,6 +74,7 @@ def _page(matrices: Sequence[VersionMatrix]) -> Iterator[str]:
         "the rest of its scheduler can be seen."
     )
     yield ""
+    yield from fuzz_section(matrices)
     yield "## Findings"
     yield ""
     yield "| | engine | rule | versions that show it, of those that were run |"
@@ -94,6 +95,33 @@ def _page(matrices: Sequence[VersionMatrix]) -> Iterator[str]:
             )
     yield ""
     yield "To see one: `preempt-oracle replay oracle/preempt_oracle/vectors/scenarios/NAME.toml ENGINE==VERSION`."
+
+
+def fuzz_section(matrices: Sequence[VersionMatrix]) -> Iterator[str]:
+    """What the searches of the newest versions found; nothing if there were none."""
+    rows = [(m, row, row.result.searched) for m in matrices for row in m.rows if row.result is not None]
+    searched = [(m, row, found) for m, row, found in rows if found is not None]
+    if not searched:
+        return
+    yield "## Fuzz"
+    yield ""
+    yield (
+        f"The newest version of each engine, searched for {searched[0][2].asked:g} s by `preempt-oracle fuzz`, which "
+        "knows the policy and nothing of the engine. How far it comes in that time hangs on the machine."
+    )
+    yield ""
+    yield "| engine | version | policy | workloads | steps | preemptions | states | broken |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for m, row, found in searched:
+        w = row.wanted
+        name = f"{w.engine}, {w.variant}" if w.variant else w.engine
+        seen = [
+            f"`{rule}` ({_known(m, row, rule)}) after {b.seconds:g} s, {b.actions} actions"
+            for rule, b in found.broken.items()
+        ]
+        counts = (f"{n:,}" for n in (found.workloads, found.steps, found.preemptions, found.states))
+        yield f"| {' | '.join((*map(cell, (name, w.version, w.policy)), *counts, '; '.join(seen) or 'nothing'))} |"
+    yield ""
 
 
 def _known(matrix: VersionMatrix, row: Row, rule: str) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from preempt_oracle.matrix_fuzz import Searched
 from preempt_oracle.report.document import Footer, encode
 from preempt_oracle.report.failure import field
 from preempt_oracle.report.matrix import COLOUR, LEGEND
@@ -47,8 +48,16 @@ def show(out: Console, matrix: VersionMatrix) -> None:
     out.print(f"\n{right} of {count(len(matrix.rows), 'verdict')} as {file} lets expect: {end}")
 
 
+def tried(found: Searched) -> str:
+    """What a search tried and found, in a line."""
+    broke = [f"{rule} after {b.seconds:g} s, {count(b.actions, 'action')}" for rule, b in found.broken.items()]
+    sizes = (count(found.workloads, "workload"), count(found.preemptions, "preemption"), count(found.states, "state"))
+    return f"for {found.asked:g} s, {', '.join(sizes)}; broken: {'; '.join(broke) or 'nothing'}"
+
+
 def _explain(out: Console, row: Row) -> None:
-    if row.as_expected and not (row.result and row.result.broken):
+    searched = row.result.searched if row.result else None
+    if row.as_expected and not (row.result and row.result.broken) and not searched:
         return
     variant = f", {safe(row.wanted.variant)}" * bool(row.wanted.variant)
     out.print(f"\n{safe(row.wanted.engine)} {safe(row.wanted.version)}, {row.wanted.policy}{variant}", soft_wrap=True)
@@ -61,6 +70,8 @@ def _explain(out: Console, row: Row) -> None:
             message, again = row.result.first[rule]
             field(out, "breaks", f"{rule} in {count(times, 'run')}: {message}")
             field(out, "see", again)
+    if searched:
+        field(out, "searched", tried(searched))
 
 
 def _mark(seen: Replay, rule: str) -> str:

@@ -152,6 +152,7 @@ def test_the_rest_of_a_trace_behind_a_known_failure_is_counted_as_unjudged(here,
 
 def test_what_is_known_makes_up_for_nothing():
     """A tally that would be inconclusive without the known failures stays so with them, whatever they exercised."""
+
     def tally(held: int) -> Tally:
         t = Tally("e", "1", "vllm-fcfs", None, 2, 10, 20, 2, 1)
         t.observes = OBSERVES

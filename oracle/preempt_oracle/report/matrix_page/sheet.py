@@ -15,6 +15,7 @@ from preempt_oracle.matrix import LIVE, Matrix
 from preempt_oracle.matrix import Row as TracedRow
 from preempt_oracle.report.matrix import BROKEN, HELD, IDLE, KNOWN, LEGEND, OPEN, UNSEEN, symbol
 from preempt_oracle.report.rulebook import families, select
+from preempt_oracle.report.version_matrix import tried
 from preempt_oracle.report.words import count, safe
 from preempt_oracle.verdict import Failure, Standing, Verdict, worst
 from preempt_oracle.version_matrix import HELD as SHOWS_NOTHING
@@ -228,6 +229,7 @@ def _versioned(matrix: VersionMatrix, row: Row) -> Line:
     more = [wanted.policy, *([wanted.variant] if wanted.variant else [])]
     if result is not None:
         more.append(f"{count(result.workloads, 'workload')}, run {result.date}")
+        notes += [f"Searched {tried(result.searched)}."] if result.searched is not None else []
     return Line(
         safe(f"{wanted.engine} {wanted.version}", 100),
         safe(", ".join(more), 200),
