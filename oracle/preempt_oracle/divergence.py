@@ -18,6 +18,7 @@ from preempt_oracle.trace.convert import to_spec
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.micro import Malformed
+from preempt_spec.policies.displacing import first_of_those_who_stay, leaving_key, next_displaced
 from preempt_spec.policies.functions import (
     hit_limit,
     next_admitted,
@@ -117,6 +118,9 @@ def _books(s: View, m: mi.Micro) -> Iterator[Compared]:
         case ev.Load():
             slots = table_room(s.groups, m.blocks, m.computed)
             yield Compared(f"{m.request}: loads up to", str(m.computed), f"{slots} slots owned", slots < m.computed)
+            if m.runs:
+                most = min(s.best_hit(m.request), hit_limit(s, m.request))
+                yield Compared(f"{m.request}: runs on a hit of", str(m.hit), f"{most} at most", m.hit > most)
         case ev.Release():
             yield from _released(s, m)
         case ev.Shed():
@@ -242,6 +246,10 @@ def _told(s: View, m: mi.Close) -> Iterator[Compared]:
             table = [*had, *with_holes(s.groups[g], s.reserved(g), told_blocks)]
             if m.step.sent and table != list(owned):
                 yield _compare(f"{request}: the worker's table", table, list(owned))
+    for v, w in s.plan.displaced:
+        worst = first_of_those_who_stay(s)
+        wrong = worst is not None and v in s.live() and leaving_key(s.request(worst)) > leaving_key(s.request(v))
+        yield Compared(f"made way for {w}", v, f"{worst} stays", wrong)
     for request, (start, tokens) in s.plan.granted.items():
         end = start + tokens
         if (held := s.covered(request, start, end)) != end and any(s.request(request).tables):
@@ -283,6 +291,8 @@ def _demote(s: View, m: ev.Demote) -> Iterator[Compared]:
         need, supply = pressure(s, who)
         yield _compare(f"blocks needed by {', '.join(who)}", m.need, need)
         yield _compare("blocks free", m.supply, supply)
+    for w in (b for b in m.beneficiaries if m.cause == "admission" and b in s.waiting):
+        yield _compare(f"makes way for {w}", m.request, next_displaced(s, w) or "nobody")
     yield Compared("granted in this step", None, _shown(list(s.plan.granted)))
 
 

@@ -18,6 +18,7 @@ from attrs import define
 
 from preempt_properties.scenario import Abort, Add, Scenario, Step
 from preempt_spec.policies.displacing import displaces
+from preempt_spec.policies.functions import by_priority
 from preempt_spec.policies.policy import (
     AfterSelf,
     Gate,
@@ -97,7 +98,7 @@ def _rules(policy: Policy) -> _Rules:
         policy.victim is Victim.WORST_PRIORITY,
         policy.victim is Victim.LATEST_UNPLANNED,
         policy.victim is Victim.FEWEST_OUTPUTS,
-        policy.order is not Order.ARRIVAL,
+        by_priority(policy),
         policy.requeue is Requeue.PRIORITY or policy.order is Order.PRIORITY_EACH_STEP,
         policy.requeue is Requeue.BACK,
         policy.need is Need.ONE_FREE,

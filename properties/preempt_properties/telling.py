@@ -20,6 +20,7 @@ from preempt_properties.scenario import Scenario
 from preempt_spec.policies.policy import (
     AfterPreemption,
     AfterSelf,
+    Hits,
     Memory,
     Need,
     Phase,
@@ -40,6 +41,7 @@ WIDER: Mapping[str, tuple[tuple[Enum, ...], ...]] = {
     "slots": ((Slots.RUNNING, Slots.BATCH),),
     "progress": ((Progress.EVERY_BATCH, Progress.CHUNKED),),
     "memory": ((Memory.RECOMPUTE, Memory.SWAP),),
+    "hits": ((Hits.FITTING, Hits.ALL),),
     "release": ((Release.AT_ONCE, Release.LAZY),),
     "returns": ((Return.AT_ONCE, Return.ACK),),
 }

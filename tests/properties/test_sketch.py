@@ -12,13 +12,19 @@ from preempt_properties.scenario import Scenario
 from preempt_properties.sketch import Shown, Sketch, exact
 from preempt_properties.workload import CAPABILITIES, EVERYTHING, workload
 from preempt_spec import events as ev
+from preempt_spec.policies.displacing import displaces
 from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Release
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 
-#: The sketch makes room for one requester at a time; under the others it only aims, and is held to nothing.
-SKETCHED = [n for n, p in PROFILES.items() if p.contract.release is Release.AT_ONCE and not passes_over(p.contract)]
+#: The sketch makes room for one requester at a time, none of them waiting; under the others it only aims, and is held
+#: to nothing.
+SKETCHED = [
+    n
+    for n, p in PROFILES.items()
+    if p.contract.release is Release.AT_ONCE and not passes_over(p.contract) and not displaces(p.contract)
+]
 
 
 def reference(scenario: Scenario) -> list[Shown]:

@@ -33,6 +33,7 @@ def _request(name: str, row: Row, place: Place) -> Request:
         place,
         row.get("computed", 0),
         preempted=row.get("preempted", False),
+        since=row.get("since", (-1, 0)),
     )
 
 

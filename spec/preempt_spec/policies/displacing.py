@@ -61,6 +61,12 @@ def next_displaced(s: View, waiting: str) -> str | None:
     return max(displaceable(s, waiting), key=lambda r: leaving_key(s.request(r)), default=None)
 
 
+def first_of_those_who_stay(s: View) -> str | None:
+    """Behind a step: of those who ran before it and run on, who would have been displaced first."""
+    stays = [r for r in s.running if r in s.plan.entered and r not in s.plan.admitted]
+    return max(stays, key=lambda r: leaving_key(s.request(r)), default=None)
+
+
 def line_before(s: View, waiting: str) -> tuple[str, ...]:
     """It, and who is admitted before it, if it is: an engine may tell of those later than of its victims."""
     queue = tuple(w for w in s.waiting if w not in s.plan.skipped)

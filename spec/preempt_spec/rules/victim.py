@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, ControlDone, Grant
-from preempt_spec.policies.displacing import ample, displaceable, leaving_key, slots
+from preempt_spec.policies.displacing import ample, displaceable, first_of_those_who_stay, leaving_key, slots
 from preempt_spec.policies.functions import eligible, excused, fits, makes_room_for_one, pressure, victim
 from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.policy import Release as When
@@ -215,8 +215,7 @@ def may_make_way(s: View, e: Demote) -> Iterator[str | None]:
 def nobody_worse_stays(s: View, e: Close) -> Iterator[str | None]:
     """Nobody who goes before a victim of an admission runs on: a decision names several at once, in no order."""
     if s.plan.displaced:
-        stays = [r for r in s.running if r in s.plan.entered and r not in s.plan.admitted]
-        worst = max(stays, key=lambda r: leaving_key(s.request(r)), default=None)
+        worst = first_of_those_who_stay(s)
         for v, w in s.plan.displaced:
             if v in s.live() and s.request(v).place is not Place.RUNNING and worst is not None:
                 right = leaving_key(s.request(worst)) < leaving_key(s.request(v))

@@ -8,11 +8,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from attrs import evolve
 
 from preempt_oracle.adapters.protocol import Refused, Session, Started
 from preempt_oracle.adapters.stdio import Stdio
 from preempt_oracle.drive import Run, drive
 from preempt_oracle.engines import environments
+from preempt_oracle.found import findings, rules
 from preempt_oracle.inject import Outcome, injected
 from preempt_oracle.trace import wire
 from preempt_oracle.verdict import Tally
@@ -22,17 +24,18 @@ from preempt_spec.system import observable
 
 pytestmark = [pytest.mark.sglang, pytest.mark.slow]
 
-ENGINE, POLICY = "sglang", "sglang-retract"
+ENGINE = "sglang"
+POLICIES = POLICY, PRIORITY = environments.ENGINES[ENGINE].policies
+VERSION = environments.ENGINES[ENGINE].versions[-1]
 CONFIG = Config(POLICY, 8, 4, 4, 64, 24, chunked=False, caching=True)
 #: Tokens one by one, no cache: what is retracted and when can be counted on one's fingers.
 PLAIN = Config(POLICY, 16, 1, 4, 16, 14, chunked=False)
 
 
 def connect(**options):
-    version = environments.ENGINES[ENGINE].versions[-1]
-    found = environments.ready(ENGINE, version)
+    found = environments.ready(ENGINE, VERSION)
     if found is None:
-        pytest.skip(f"needs `preempt-oracle engines install {ENGINE}=={version}`")
+        pytest.skip(f"needs `preempt-oracle engines install {ENGINE}=={VERSION}`")
     return Session(Stdio(found.command, ENGINE, env=found.env), options)
 
 
@@ -130,16 +133,29 @@ def test_a_request_that_the_front_end_would_shorten_is_refused(session):
     assert "together at most 24" in run.reason
 
 
-def test_it_follows_its_profile_and_does_the_same_twice(session):
-    started = session.start(CONFIG)
+def test_a_better_request_takes_the_slot_of_a_worse_one_by_more_than_the_threshold(session):
+    """It is in the same step's prefill; who made way waits behind it, and comes back."""
+    adds = (Add("a", (1, 2), 6, priority=2), Step(2), Add("b", (3, 4), 2, priority=1), Step(2), Add("c", (5, 6), 2))
+    for threshold, victims in ((0, ["a", "b"]), (1, ["a"])):
+        config = evolve(PLAIN, policy=PRIORITY, max_running=1, threshold=threshold)
+        run = played(session, config, *adds)
+        demoted = acts(run, wire.Demote)
+        assert [d.request for d in demoted] == victims
+        assert {d.cause for d in demoted} == {"admission"}
+        assert run.monitor.shadow.resumes == run.monitor.shadow.preemptions == len(victims)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_it_follows_its_profile_and_does_the_same_twice(session, policy):
+    started = session.start(evolve(CONFIG, policy=policy))
     assert isinstance(started, Started)
     session.stop()
-    tally = Tally(ENGINE, "", POLICY)
+    tally, known = Tally(ENGINE, "", policy), rules(f"{ENGINE}=={VERSION}", policy)
     for seed in range(120):
-        scenario = workload(Random(seed), POLICY, capabilities=started.capabilities)
+        scenario = workload(Random(seed), policy, capabilities=started.capabilities)
         run = drive(session, scenario, seed)
         assert isinstance(run, Run)
-        assert run.violations == ()
+        assert {v.rule for v in run.violations} <= known, (seed, run.violations)
         if seed % 20 == 0:
             again = drive(session, scenario, seed)
             assert isinstance(again, Run)
@@ -150,8 +166,16 @@ def test_it_follows_its_profile_and_does_the_same_twice(session):
     assert not tally.missing
 
 
-def test_every_fault_is_named_by_the_rule_it_is_for(session):
-    found = injected(connect, POLICY, limit=100)
+@pytest.mark.parametrize("finding", findings(ENGINE, (VERSION,)), ids=lambda f: f.name)
+def test_findings_are_as_listed(session, finding):
+    run = drive(session, finding.scenario)
+    assert isinstance(run, Run)
+    assert [v.rule for v in run.violations] == [finding.scenario.rule]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_fault_is_named_by_the_rule_it_is_for(session, policy):
+    found = injected(connect, policy, limit=100, known=rules(f"{ENGINE}=={VERSION}", policy))
     assert {row.fault.name: row.named for row in found.rows if row.outcome is not Outcome.CAUGHT} == {}
     assert not found.alarms
     assert all(row.fired for row in found.rows)
@@ -160,6 +184,6 @@ def test_every_fault_is_named_by_the_rule_it_is_for(session):
     # and the ratio behind its gate is hidden. A grant without room takes pages that others hold first. What a frame
     # brought is the harness's own; what the engine loses of that, it does not emit.
     nothing = {"victim/yield", "swap/fence", "live/no-thrash", "pool/capacity", "frame/once"}
-    started = session.start(CONFIG)
+    started = session.start(evolve(CONFIG, policy=policy))
     assert isinstance(started, Started)
     assert meant == observable(started.header.observes) - nothing
