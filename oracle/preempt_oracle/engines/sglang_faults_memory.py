@@ -127,11 +127,16 @@ def _hits_another(into: Injection, on: Any) -> None:
         if result.device_prefix_len:
             latest[:] = [result]
         elif latest and latest[0].device_prefix_len < len(params.key):
-            cache = on.scheduler.tree_cache
-            if len(cache.path_device_indices(latest[0].last_device_node)) == latest[0].device_prefix_len:
+            if len(_there(latest[0].last_device_node)) == latest[0].device_prefix_len:
                 into.acted()
                 return latest[0]
         return result
+
+    def _there(node: Any) -> Any:
+        try:
+            return on.scheduler.tree_cache.path_device_indices(node)
+        except KeyError:  # the tree has given it up
+            return ()
 
     into.wrap(on.scheduler.tree_cache, "match_prefix", match)
 

@@ -193,7 +193,7 @@ VICTIMS: tuple[Fault, ...] = (
         "Lets a victim decode in the very batch it was taken out of.",
         ("victim/unplan",),
         _keeps_grant,
-        also=("pool/capacity", "pool/conserve", "queue/admission", "resume/hit"),
+        also=("pool/capacity", "pool/conserve", "queue/admission", "queue/order", "resume/hit"),
         why="its pages are gone and it stands among those that wait: the very grant has no room, and admits it again",
     ),
 )

@@ -135,7 +135,7 @@ def test_a_request_that_the_front_end_would_shorten_is_refused(session):
 
 def test_a_better_request_takes_the_slot_of_a_worse_one_by_more_than_the_threshold(session):
     """It is in the same step's prefill; who made way waits behind it, and comes back."""
-    adds = (Add("a", (1, 2), 6, priority=2), Step(2), Add("b", (3, 4), 2, priority=1), Step(2), Add("c", (5, 6), 2))
+    adds = (Add("a", (1, 2), 6, priority=2), Step(2), Add("b", (3, 4), 6, priority=1), Step(2), Add("c", (5, 6), 2))
     for threshold, victims in ((0, ["a", "b"]), (1, ["a"])):
         config = evolve(PLAIN, policy=PRIORITY, max_running=1, threshold=threshold)
         run = played(session, config, *adds)
@@ -175,7 +175,7 @@ def test_findings_are_as_listed(session, finding):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_fault_is_named_by_the_rule_it_is_for(session, policy):
-    found = injected(connect, policy, limit=100, known=rules(f"{ENGINE}=={VERSION}", policy))
+    found = injected(connect, policy, limit=200, known=rules(f"{ENGINE}=={VERSION}", policy))
     assert {row.fault.name: row.named for row in found.rows if row.outcome is not Outcome.CAUGHT} == {}
     assert not found.alarms
     assert all(row.fired for row in found.rows)

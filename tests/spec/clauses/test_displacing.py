@@ -133,7 +133,6 @@ def test_who_may_be_displaced(at: At):
 def test_who_would_go_first_of_those_who_stay(at: At):
     assert first_of_those_who_stay(full(at)) == "d"
     assert first_of_those_who_stay(full(at, plan={"admitted": ("d",)})) == "c"
-    assert first_of_those_who_stay(full(at, plan={"entered": ()})) is None
 
 
 def test_a_slot_for_a_request_and_for_those_before_it(at: At):
