@@ -31,7 +31,7 @@ from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import Reference
 from preempt_spec.state import State, initial
 from preempt_spec.system import clauses, run
-from preempt_spec.view import View
+from preempt_spec.view import HOLE, View
 
 
 def readable(header: ev.Header) -> Accept:
@@ -136,6 +136,40 @@ def pure_slots(state: State) -> dict[str, Any]:
     return found
 
 
+#: A method of `View`, and what it is asked.
+Question = tuple[str, tuple[Any, ...]]
+
+
+def questions(random: Random, s: View, tracks: bool) -> Iterator[Question]:
+    """What a clause might ask of a state, drawn at random. `tracks`: of the content of blocks, too."""
+    live, groups = [*s.live()], range(len(s.pages))
+    blocks = [(g, random.randrange(s.extent(g))) for g in groups]
+    hosts = all(map(s.host_extent, groups))
+    # Without a host tier no copy fills a block, and nobody asks who may still write it.
+    for name in ("is_free", "arriving", "owner", *["loosed"] * hosts):
+        yield from ((name, place) for place in blocks)
+    for name in ("free", "idle", "total", "reserved", "extent", "host_free", "host_extent"):
+        yield from ((name, (g,)) for g in groups)
+    yield from ((name, ()) for name in ("overdue", "findable", "fingerprint"))
+    if not tracks or not live:
+        return
+    yield from (("holds_page", place) for place in blocks)
+    name = random.choice(live)
+    r, other = s.request(name), s.request(random.choice(live))
+    known = len(r.tokens)
+    upto = random.randint(0, known)
+    start = random.randint(0, upto)
+    yield from (("best_hit", (name,)), ("carries", (name, upto)), ("covered", (name, start, upto)))
+    tables = [random.choice((table, theirs, table[1:])) for table, theirs in zip(r.tables, other.tables, strict=True)]
+    yield "resident", (name, upto, [[b for b in table if b != HOLE] for table in tables])
+    if not hosts:
+        return
+    yield "hosted", (name, start, upto)
+    for g in groups:
+        block, page = random.randrange(s.host_extent(g)), random.randrange(known // s.pages[g] + 1)
+        yield "host_holds", (name, g, block, page, random.randint(min(page * s.pages[g] + 1, known), known))
+
+
 def judged(state: State, event: ev.Event, active: Any) -> tuple[str, Any]:
     """What the pure system says: why an event makes no sense, or what comes of it."""
     try:
@@ -152,10 +186,11 @@ def fed(monitor: Monitor, event: ev.Event) -> tuple[str, Any]:
         return str(e), None
 
 
-def lockstep(s: Stream, slots: bool = False) -> str:
+def lockstep(s: Stream, slots: bool = False, ask: Random | None = None) -> str:
     """Both judge the stream. Returns how it ended: conforms, malformed, or the id of the first rule broken.
 
-    `slots`: compare what is known of every slot, too, which makes the monitor note what it would put off.
+    `slots`: compare what is known of every slot, too, which makes the monitor note what it would put off. `ask`: where
+    to draw questions from that both are asked behind every other event.
     """
     state, monitor, active = initial(s.header, s.policy), Monitor(s.header, s.policy), clauses(s.header.observes)
     for n, event in enumerate(s.events):
@@ -171,6 +206,11 @@ def lockstep(s: Stream, slots: bool = False) -> str:
             return str(broken[0].rule)
         state = outcome.state
         assert state_of(monitor.shadow) == state_of(state), (n, event)
+        if ask is not None and ask.random() < 0.5:
+            for method, args in questions(ask, state, monitor.shadow.tracks):
+                ours, theirs = (getattr(view, method)(*args) for view in (monitor.shadow, state))
+                same = ours == theirs or isinstance(ours, list) and tuple(ours) == theirs
+                assert same, (n, event, method, args, ours, theirs)
         if slots and monitor.shadow.tracks:
             pure = pure_slots(state)
             for where, ours in slots_of(monitor).items():

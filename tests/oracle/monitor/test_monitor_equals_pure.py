@@ -40,6 +40,22 @@ def test_same_slots(policy: str):
 
 
 @pytest.mark.parametrize("policy", PROFILES)
+def test_same_answers(policy: str):
+    """Whatever a clause might ask, asked of both: in streams that end in a violation, too."""
+    for seed, s in enumerate(drawn(policy, range(100, 110))):
+        lockstep(s, ask=Random(seed))
+    for seed, s in enumerate(quiet(policy, range(100, 102))):
+        assert lockstep(s, ask=Random(seed)) == "conforms"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", PROFILES)
+def test_same_answers_in_many_streams(policy: str):
+    for seed, s in enumerate(drawn(policy, range(20_000, 20_400))):
+        lockstep(s, ask=Random(seed))
+
+
+@pytest.mark.parametrize("policy", PROFILES)
 def test_same_judgement_of_corrupted_streams(policy: str):
     @settings(max_examples=40)
     @given(streams(policy, readable))
