@@ -209,7 +209,7 @@ def lockstep(s: Stream, slots: bool = False, ask: Random | None = None) -> str:
         if ask is not None and ask.random() < 0.5:
             for method, args in questions(ask, state, monitor.shadow.tracks):
                 ours, theirs = (getattr(view, method)(*args) for view in (monitor.shadow, state))
-                same = ours == theirs or isinstance(ours, list) and tuple(ours) == theirs
+                same = ours == theirs or (isinstance(ours, list) and tuple(ours) == theirs)
                 assert same, (n, event, method, args, ours, theirs)
         if slots and monitor.shadow.tracks:
             pure = pure_slots(state)

@@ -35,6 +35,8 @@ KNOBS: Mapping[str, tuple[Enum, ...]] = {
 }
 
 Values = Mapping[str, Any]  # a value for each knob
+#: Combinations of values that are tried to blame a break on as few knobs as possible.
+MOST = 128
 
 
 @frozen
@@ -68,6 +70,7 @@ class _Point:
 
     event: int
     state: State
+    base: frozenset[str]  # the knobs that transitions read up to here: the state hangs on no others
     micro: mi.Micro
     rule: str
     clause: Clause
@@ -106,20 +109,42 @@ class Case:
             self._courses.append(course)
         found: dict[Nogood, Conflict] = {}
         for at in course.points:
-            noting.read.clear()
-            for message in at.clause(at.state, at.micro):
-                if message is not None:
-                    nogood = course.base | {(k, values[k]) for k in noting.read}
-                    found.setdefault(nogood, Conflict(nogood, at.rule, message, at.event))
-                    break
+            message = self._asked(at, values)
+            if message is not None:
+                matter = at.base | self._blamed(at, values, noting.read - at.base)
+                nogood = frozenset((k, values[k]) for k in matter)
+                found.setdefault(nogood, Conflict(nogood, at.rule, message, at.event))
         if course.end is not None:
             found.setdefault(course.end.nogood, course.end)
         return [*found.values()]
+
+    def _asked(self, at: _Point, values: Values) -> str | None:
+        """What a clause finds under these values; which of them it read is noted."""
+        self._noting.values = values
+        self._noting.read.clear()
+        return next((message for message in at.clause(at.state, at.micro) if message is not None), None)
+
+    def _blamed(self, at: _Point, values: Values, read: set[str]) -> set[str]:
+        """Of the knobs that a clause read as it broke, those without which it might not: the others it only passed by.
+
+        A knob goes if the clause breaks whatever the value, also of those that went before, and reads nothing else. A
+        nogood of many knobs would be learned once for each of their combinations.
+        """
+        kept, passed = set(read), [values]
+        for knob in sorted(read, key=lambda k: (len(KNOBS[k]), k)):
+            more = [{**v, knob: other} for v in passed for other in KNOBS[knob] if other is not values[knob]]
+            if len(passed) + len(more) > MOST:
+                break
+            if all(self._asked(at, v) is not None and self._noting.read <= read | at.base for v in more):
+                kept.remove(knob)
+                passed += more
+        return kept
 
     def _followed(self, values: Values) -> _Course:
         """To the end, or to where a clause breaks that reads no knob, or an event makes no sense: no state follows."""
         noting, active = self._noting, clauses(self.header.observes)
         base: set[str] = set()
+        so_far = frozenset[str]()  # the same, once for all points that share it
         points: list[_Point] = []
 
         def course(rule: str = "", message: str = "", event: int = 0) -> _Course:
@@ -133,11 +158,12 @@ class Case:
                 for m in mi.expand(event, len(state.memory)):
                     admissible(state, m)
                     base |= noting.read
+                    so_far = so_far if len(so_far) == len(base) else frozenset(base)
                     for rule, clause in active.get(type(m), ()):
                         noting.read.clear()
                         broken = next((message for message in clause(state, m) if message is not None), None)
                         if noting.read:
-                            points.append(_Point(n, state, m, rule, clause))
+                            points.append(_Point(n, state, so_far, m, rule, clause))
                         elif broken is not None:
                             return course(rule, broken, n)
                     noting.read.clear()

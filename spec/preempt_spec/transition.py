@@ -14,7 +14,6 @@ from preempt_spec.edit import change, forget, insert, loosened, own, resolved, w
 from preempt_spec.memory import Block, Memory
 from preempt_spec.policies.displacing import displaced
 from preempt_spec.policies.functions import enqueue_at, lined_up, queue_up, stale_fate, waits
-from preempt_spec.policies.policy import Idle, Victim
 from preempt_spec.state import Plan, Request, State
 from preempt_spec.transfer import arrive_before, copy_done, copy_start, evict, load, swap
 from preempt_spec.view import HOLE, Cycle, Fate, Place, with_holes
@@ -165,7 +164,7 @@ def _demote(s: State, m: ev.Demote) -> State:
         self_preempted=s.plan.self_preempted or m.request in m.beneficiaries,
     )
     standing = tuple(a for a in plan.admitted if a != m.request or a in plan.granted)
-    plan = _second_pass(s, evolve(plan, admitted=standing))
+    plan = _second_pass(evolve(plan, admitted=standing))
     running = lined_up(s, without(s.running, m.request), m.cause)
     return evolve(s, plan=plan, running=running, gated=bool(running), preemptions=s.preemptions + 1)
 
@@ -219,14 +218,17 @@ def _label(s: State, m: ev.Publish | ev.Withdraw | ev.Pin | ev.Unpin | ev.Unfenc
                 new[b] = evolve(block, fence=None)
     memories = (*s.memory[: m.group], memory.having(new), *s.memory[m.group + 1 :])
     plan = evolve(s.plan, published=published)
-    if isinstance(m, ev.Withdraw) and s.policy.idle is Idle.STARVED:
-        plan = _second_pass(s, evolve(plan, swept=True))
+    if isinstance(m, ev.Withdraw):
+        plan = _second_pass(evolve(plan, swept=True))
     return evolve(s, memory=memories, plan=plan)
 
 
-def _second_pass(s: State, plan: Plan) -> Plan:
-    """Where nobody was served, room is made and everybody is looked at anew, whom a hit alone admitted among them."""
-    return plan if plan.granted or s.policy.victim is not Victim.LAST_STARVED else evolve(plan, anew=len(plan.admitted))
+def _second_pass(plan: Plan) -> Plan:
+    """Where nobody was served, room is made and everybody is looked at anew, whom a hit alone admitted among them.
+
+    Noted whatever the policy, which alone says whether there is a second pass: so no state hangs on it.
+    """
+    return plan if plan.granted else evolve(plan, anew=len(plan.admitted))
 
 
 def _dispatch(s: State, frame: int) -> State:

@@ -191,7 +191,7 @@ class PlanView(Protocol):
 
     @property
     def swept(self) -> bool:
-        """Under `Idle.STARVED`: findable pages that nobody held were given up in this step."""
+        """Findable pages were given up in this step."""
 
     @property
     def restored(self) -> Sequence[str]:

@@ -126,17 +126,17 @@ def _hits_another(into: Injection, on: Any) -> None:
         result = original(params)
         if result.device_prefix_len:
             latest[:] = [result]
-        elif latest and latest[0].device_prefix_len < len(params.key):
-            if len(_there(latest[0].last_device_node)) == latest[0].device_prefix_len:
-                into.acted()
-                return latest[0]
+        elif latest and latest[0].device_prefix_len < len(params.key) and there(latest[0]):
+            into.acted()
+            return latest[0]
         return result
 
-    def _there(node: Any) -> Any:
+    def there(hit: Any) -> bool:
         try:
-            return on.scheduler.tree_cache.path_device_indices(node)
+            path = on.scheduler.tree_cache.path_device_indices(hit.last_device_node)
+            return bool(len(path) == hit.device_prefix_len)
         except KeyError:  # the tree has given it up
-            return ()
+            return False
 
     into.wrap(on.scheduler.tree_cache, "match_prefix", match)
 

@@ -20,7 +20,7 @@ from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.policies.displacing import displaced
 from preempt_spec.policies.functions import enqueue_at, lined_up, queue_up, shared_pages, waits
-from preempt_spec.policies.policy import Idle, Order, Victim
+from preempt_spec.policies.policy import Order
 from preempt_spec.view import HOLE, Cycle, Place, with_holes
 
 
@@ -235,7 +235,7 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
     r.incarnation += 1
     if m.request in plan.admitted and m.request not in plan.granted:
         plan.admitted = tuple([a for a in plan.admitted if a != m.request])
-    _second_pass(s)
+    _second_pass(plan)
     plan.demoted += (m.request,)
     plan.displaced += displaced(m)
     plan.served = m.beneficiaries
@@ -243,10 +243,10 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
     plan.self_preempted = plan.self_preempted or m.request in m.beneficiaries
 
 
-def _second_pass(s: Shadow) -> None:
+def _second_pass(plan: Plan) -> None:
     """Where nobody was served, room is made and everybody is looked at anew, whom a hit alone admitted among them."""
-    if s.policy.victim is Victim.LAST_STARVED and not s.plan.granted:
-        s.plan.anew = len(s.plan.admitted)
+    if not plan.granted:
+        plan.anew = len(plan.admitted)
 
 
 def give_back(s: Shadow, m: ev.Release | wire.Release) -> None:
@@ -279,9 +279,8 @@ def withdraw(s: Shadow, m: ev.Withdraw | wire.Withdraw) -> None:
     """Blocks are not findable any more."""
     published = s.memory[m.group].published
     published.update(dict.fromkeys(m.blocks))
-    if s.policy.idle is Idle.STARVED:
-        s.plan.swept = True
-        _second_pass(s)
+    s.plan.swept = True
+    _second_pass(s.plan)
     if s.plan.published:
         gone = {(m.group, b) for b in m.blocks}
         if not gone.isdisjoint(s.plan.published):

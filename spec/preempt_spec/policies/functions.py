@@ -106,6 +106,11 @@ def room(s: View, group: int) -> int:
     return s.free(group) - (s.idle(group) if s.policy.idle is Idle.STARVED else 0)
 
 
+def swept(s: View) -> bool:
+    """Whether this step gave up what was findable to make room."""
+    return s.plan.swept and s.policy.idle is Idle.STARVED
+
+
 def pressure(s: View, requests: Sequence[str]) -> tuple[int, int]:
     """Blocks that running requests must see free to be granted tokens, and those that are, where it is tightest."""
     if s.policy.need is Need.ONE_FREE:
@@ -252,7 +257,7 @@ def eligible(s: View, requester: str) -> tuple[str, ...]:
     if s.policy.victim is Victim.LAST_STARVED:
         # Behind a first victim some may fit by what it gave back, or what was findable: they starved all the same.
         who = starved(s) if len(s.running) > 1 else ()
-        return who if plan.served or plan.swept else tuple(r for r in who if not fits(s, r))
+        return who if plan.served or swept(s) else tuple(r for r in who if not fits(s, r))
     rest = tuple(r for r in s.running if r != requester and r not in plan.granted and r not in plan.pending)
     return rest or ((requester,) if s.request(requester).place is Place.RUNNING else ())
 
@@ -395,7 +400,9 @@ def surely_fits(s: View, request: str) -> bool:
 def adopts(s: View, request: str) -> bool:
     """Whether a waiting request that hits something is admitted even if it does not fit, once it is looked at."""
     open_to_all = s.policy.hits is Hits.ALL and s.limits.budget > s.plan.spent and slot_free(s)
-    return open_to_all and s.request(request).place is Place.WAITING and readable(s, request, 0)
+    # Not whom this step preempted: it would hit again what it gave up, starve again, and so on.
+    waits = s.request(request).place is Place.WAITING and request not in s.plan.demoted
+    return open_to_all and waits and readable(s, request, 0)
 
 
 def gate_closed(s: View) -> bool:
@@ -453,7 +460,7 @@ def skip_guard(s: View, request: str) -> str | None:
         return "stopped"
     if s.policy.slots is Slots.BATCH and len(plan.granted) >= s.limits.max_running and not passes_over(s.policy):
         return "batch full"
-    if s.policy.victim is Victim.LAST_STARVED and (plan.demoted or plan.swept):
+    if s.policy.victim is Victim.LAST_STARVED and (plan.demoted or swept(s)):
         need, supply = pressure(s, starved(s))
         if need <= supply or len(s.running) == 1:
             return "room was made for the next step"
