@@ -86,9 +86,7 @@ def no_more_than_resident(s: View, e: Grant) -> Iterator[str | None]:
 
 def _there(s: View, e: Grant, start: int) -> bool:
     """On the device; or in the host tier, as far as the device has nothing: a copy of this step may bring it still."""
-    if s.resident(e.request, start, e.blocks):
-        return True
-    return any(s.host_extent(g) for g in range(len(s.groups))) and s.hosted(e.request, s.best_hit(e.request), start)
+    return s.resident(e.request, start, e.blocks) or s.hosted(e.request, s.best_hit(e.request), start)
 
 
 @on(HIT, Load, "start blocks")

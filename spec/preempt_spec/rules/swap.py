@@ -35,7 +35,8 @@ def comes_back_as_it_was(s: View, e: Swap) -> Iterator[str | None]:
     if e.direction != "in":
         return
     r = s.request(e.request)
-    upto = s.plan.granted.get(e.request, (r.computed, 0))[0]
+    granted = s.plan.granted.get(e.request)
+    upto = granted[0] if granted else r.computed
     for g, group in enumerate(s.groups):
         pairs = {dst: src for src, dst, of in e.blocks if of == g}
         pages = needed_pages(group, upto)

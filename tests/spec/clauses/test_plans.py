@@ -170,6 +170,39 @@ def test_nothing_is_resident_on_an_empty_host(after):
     ]
 
 
+def test_one_host_pool_is_enough_for_a_hit(after):
+    """Where some group has no host blocks, the others may still bring something."""
+    some, none = (after(ev.Arrive("a", (1, 2, 3, 4), 2), groups=("full", "sliding"), host=h) for h in (4, 0))
+    grant = Grant("a", 2, 2, ((0, 1), (0, 1)), None)
+    assert said(resume.nothing_to_hit(evolve(some, host=(some.host[0], none.host[1])), grant)) == []
+    assert said(resume.nothing_to_hit(none, grant)) == ["a starts at 2 and there is no cache to hit"]
+
+
+def test_a_pass_attends_what_it_writes(at):
+    s = at(running={"a": {"known": 4, "table": (0,)}})
+    short = planned(s, granted={"a": (0, 3)})
+    assert said(resume.reads_own_prefix(short, close())) == [
+        "a attends slot 0, which does not hold its token 0 in its context"
+    ]
+    assert said(resume.reads_own_prefix(planned(s, granted={"a": (0, 0)}), close())) == [None]
+
+
+def test_nothing_published_is_nothing_too_early(at):
+    """What is not in the table is another clause's."""
+    s = at("hf-cb", running={"a": {"known": 4, "table": (0,)}}, page=4)
+    assert s.policy.publish is Publish.COMMIT
+    assert said(resume.not_before_its_commit(s, ev.Publish("a", (7,)))) == [None]
+    assert said(resume.not_before_its_commit(s, ev.Publish("a", (0,)))) == [
+        "a published pages up to 4 while frames still write them"
+    ]
+
+
+def test_who_runs_alone_starves_alone(at):
+    """Behind a whole pass nobody is there to make room for the only one."""
+    alone = at("hf-cb", running={"a": {"known": 5, "table": (0,), "computed": 4}}, page=4, blocks=1)
+    assert said(victim.not_left_to_starve(alone, close())) == []
+
+
 def test_only_who_is_granted_anything_is_told_of_its_table(at):
     s = at(running={"a": {"known": 4, "table": (0, 1)}})
     step = ev.Step(0, (), (), blocks=(ev.Delta("a", 0, (1,)),))

@@ -8,7 +8,7 @@ from preempt_spec import events as ev
 from preempt_spec.micro import Grant
 from preempt_spec.policies.policy import AfterPreemption
 from preempt_spec.rules import queue, resume
-from preempt_spec.view import Place
+from preempt_spec.view import HOLE, Place
 
 # -- queue -----------------------------------------------------------------------------------------------------------
 
@@ -144,6 +144,19 @@ def test_room_for_a_load(at):
     ]
     running = at(running={"a": {"known": 6}}, blocks=1)
     assert list(queue.load_gates_open(running, ev.Load("a", 2, ((2,),), 0, 0))) == []
+
+
+def test_what_an_admission_takes(after):
+    """A hit of nothing brings no page, and a hole is none."""
+    s = after(ev.Arrive("a", (1, 2, 3, 4), 2), page=1, blocks=3, whole_fit=False)
+    words = "a was admitted: it takes {} blocks above a watermark of 0, 3 are free"
+    assert list(queue.gates_open(s, Grant("a", 4, 0, ((0, 1, 2, 3),), None))) == [words.format(4)]
+    assert list(queue.gates_open(s, Grant("a", 3, 0, ((0, 1, 2),), None))) == [None]
+    windowed = after(ev.Arrive("a", (1, 2, 3, 4, 5), 2), groups=("sliding",), page=1, blocks=3, caching=True)
+    assert windowed.limits.whole_fit
+    # Of a hit of four tokens three are attended: the leading page is a hole, and of all three blocks none is left.
+    hit = Grant("a", 1, 4, ((HOLE, 0, 1, 2, 3),), 4)
+    assert list(queue.gates_open(windowed, hit)) == [words.format(4)]
 
 
 def test_why_nobody_is_admitted_after_a_preemption(at):

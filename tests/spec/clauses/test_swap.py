@@ -8,7 +8,7 @@ from preempt_spec import events as ev
 from preempt_spec.micro import Grant
 from preempt_spec.policies.policy import Memory
 from preempt_spec.rules import swap, victim
-from preempt_spec.view import Copy, Place
+from preempt_spec.view import HOLE, Copy, Due, Place
 
 # -- swap ------------------------------------------------------------------------------------------------------------
 
@@ -74,6 +74,86 @@ def test_a_state_is_not_overwritten_while_a_copy_reads_it(after):
     fills = evolve(s, copies={1: Copy("in", ((0, 3, 1),), None)})
     assert list(swap.not_in_transit(fills, grant)) == ["a attends block 3, whose load is not done"]
     assert list(swap.not_in_transit(reads, ev.Load("a", 1, ((), ()), 0, 0))) == [None]
+
+
+def test_what_a_copy_does_not_touch_is_free_to_use(at):
+    s = at(running={"a": {"known": 4, "table": (5,)}}, page=1)
+
+    def says(copy, e):
+        return list(swap.not_in_transit(evolve(s, copies={1: copy}), e))
+
+    out, fills = Copy("out", ((3, 0, 0),), None), Copy("in", ((0, 6, 0),), None)
+    assert says(fills, Grant("a", 1, 0, ((3,),), 1)) == [None]  # a hit on another block than the one it fills
+    assert says(Copy("in", ((0, 5, 0),), None), ev.Load("a", 1, ((4,),), 0, 0)) == [None]  # who loads attends nothing
+    given = ["block 3 was given to a while a copy still uses it"]
+    assert says(out, ev.Plan("a", 0, 0, 1, ((3,),))) == given
+    assert says(out, Grant("a", 1, 0, ((3,),), None)) == given
+
+
+def test_what_is_filled_is_somebodys_and_written_by_no_frame(after):
+    s = after(ev.Arrive("a", (1, 2), 2), host=4)
+    owned = evolve(s, requests={"a": evolve(s.requests["a"], tables=((1,),))})
+
+    def says(dst, before=None, direction="in", s=owned):
+        return list(swap.not_written_any_more(s, ev.CopyStart(1, direction, ((0, dst, 0),), before)))
+
+    assert says(2) == ["block 2 is filled and nobody owns it"]
+    assert says(2, before=3) == []
+    assert says(2, direction="out") == []
+    assert says(1) == [None]
+    loose = evolve(owned, loose={(0, 1): 4})
+    assert says(1, s=loose) == ["block 1 is filled while frame 4, which writes it, flies"]
+
+
+def test_pages_come_back_group_by_group_and_into_the_table(after):
+    s = after(ev.Arrive("a", (1, 2, 3, 4), 2), policy="vllm-v0-swap", groups=("full", "sliding"), host=4)
+    r = evolve(s.requests["a"], place=Place.SWAPPED, computed=2, tables=((0,), (HOLE, 3)))
+    s = evolve(s, requests={"a": r}, waiting=(), swapped=("a",))
+
+    def says(*blocks):
+        return list(swap.comes_back_as_it_was(s, ev.Swap("a", "in", blocks)))
+
+    assert says((1, 0, 0)) == ["page 0 of a (group 0) comes back as something else"]  # and of group 1 nothing is said
+    assert says((1, 4, 0)) == ["block 4 of group 0 is filled for a, which does not own it"]
+    assert says((1, HOLE, 1)) == [f"block {HOLE} of group 1 is filled for a, which does not own it"]
+
+
+def test_a_torn_state_came_back_up_to_nothing(at):
+    s = at(running={"a": {"known": 4, "computed": 2, "table": (0, 1)}})
+    s = evolve(s, plan=evolve(s.plan, restored=("a",), torn=("a",), granted={"a": (2, 1)}))
+    assert list(swap.comes_back_whole(s, None)) == ["a goes on at 2; what came back holds its prefix up to 0"]
+
+
+def test_the_host_is_empty_when_nobody_needs_it(after, close):
+    s = after(ev.CopyStart(1, "out", ((0, 2, 0),)), ev.CopyDone(1, True), policy="vllm-v0-swap", host=4)
+    leak = ["host blocks of group 0 are in use and nobody is swapped: leaked"]
+    flight = {"a": Due(1, 1, 1)}
+
+    def says(s=s, **plan):
+        return list(swap.nobodys_copies_are_gone(evolve(s, plan=evolve(s.plan, **plan)), close()))
+
+    assert says() == leak
+    assert says(restored=("a",)) == []
+    assert says(evolve(s, swapped=("a",))) == []
+    assert says(evolve(s, copies={2: Copy("in", ((2, 0, 0),), None)})) == []
+    before, this = evolve(s, frames={0: flight, 1: flight}), evolve(s, frames={1: flight})
+    assert says(before, granted={"a": (0, 1)}) == []  # a frame of before may still read what it came from
+    assert says(this) == []
+    assert says(this, granted={"a": (0, 1)}) == leak
+
+
+def test_who_computed_nothing_loses_nothing(after):
+    s = after(ev.Arrive("a", (1, 2), 2), policy="vllm-v0-swap", host=4)
+    r = evolve(s.requests["a"], place=Place.RUNNING)
+    s = evolve(s, plan=evolve(s.plan, served=("b",)))
+
+    def says(computed, served=("b",)):
+        state = evolve(s, requests={"a": evolve(r, computed=computed)}, plan=evolve(s.plan, served=served))
+        return list(swap.swaps_while_there_is_room(state, ev.Release("a", 0, ((),), None, 0)))
+
+    assert says(0) == []
+    assert says(2) == ["a lost 2 computed tokens while the host had room for them"]
+    assert says(2, ()) == []
 
 
 # -- victim ----------------------------------------------------------------------------------------------------------
