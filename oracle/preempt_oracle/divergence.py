@@ -18,18 +18,14 @@ from preempt_oracle.trace.convert import to_spec
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.micro import Malformed
+from preempt_spec.policies.admission import hit_limit
+from preempt_spec.policies.blocks import shared_pages, table_room
 from preempt_spec.policies.displacing import first_of_those_who_stay, leaving_key, next_displaced
-from preempt_spec.policies.functions import (
-    hit_limit,
-    next_admitted,
-    pressure,
-    requeue_at,
-    room_for_outputs,
-    shared_pages,
-    table_room,
-    victim,
-)
+from preempt_spec.policies.outputs import room_for_outputs
 from preempt_spec.policies.policy import Memory, Release
+from preempt_spec.policies.pressure import pressure
+from preempt_spec.policies.queues import next_admitted, requeue_at
+from preempt_spec.policies.victims import victim
 from preempt_spec.rules import Violation
 from preempt_spec.system import admissible, judge
 from preempt_spec.view import HOLE, Fate, Place, View, with_holes

@@ -27,9 +27,9 @@ from preempt_properties.scenario import Abort, Add, Config, Control, Deliver, Sc
 from preempt_spec import SPEC_VERSION
 from preempt_spec import events as ev
 from preempt_spec.micro import Malformed
-from preempt_spec.policies.functions import patience
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import Deviation
+from preempt_spec.policies.progress import patience
 from preempt_spec.rules import Violation
 from preempt_spec.view import Due, Fate, View
 

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from preempt_properties.scenario import Abort, Add, Command, Config, Control, Deliver, Scenario, Step, dumps
 from preempt_properties.workload import LEAST_PAGE
-from preempt_spec.policies.functions import blocks_for
+from preempt_spec.policies.blocks import blocks_for
 from preempt_spec.policies.policy import Phase
 from preempt_spec.policies.profiles import PROFILES
 

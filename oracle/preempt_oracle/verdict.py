@@ -12,7 +12,7 @@ from preempt_oracle.divergence import Divergence
 from preempt_oracle.monitor import Monitor
 from preempt_oracle.trace import wire
 from preempt_spec import SPEC_VERSION
-from preempt_spec.policies.functions import blocks_at_once
+from preempt_spec.policies.blocks import blocks_at_once
 from preempt_spec.policies.policy import Policy
 from preempt_spec.policies.profiles import PROFILES, Deviation
 from preempt_spec.rules import Violation

@@ -15,8 +15,9 @@ from attrs import define
 from preempt_properties.scenario import Abort, Add, Config, Control, Deliver, Scenario, Step
 from preempt_spec import events as ev
 from preempt_spec.offload import Offloading
-from preempt_spec.policies.functions import blocks_for, patience
+from preempt_spec.policies.blocks import blocks_for
 from preempt_spec.policies.policy import Stale
+from preempt_spec.policies.progress import patience
 from preempt_spec.reference import OBSERVES, Reference
 from preempt_spec.view import Fate
 

@@ -18,7 +18,6 @@ from attrs import define
 
 from preempt_properties.scenario import Abort, Add, Scenario, Step
 from preempt_spec.policies.displacing import displaces
-from preempt_spec.policies.functions import by_priority
 from preempt_spec.policies.policy import (
     AfterSelf,
     Gate,
@@ -33,6 +32,7 @@ from preempt_spec.policies.policy import (
     Victim,
 )
 from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.policies.queues import by_priority
 
 MOST = 400  # steps of a workload, at most: one that livelocks by its policy has shown that by then
 #: Behind a step: granted (request, tokens) in order, victims, running, waiting, free blocks.

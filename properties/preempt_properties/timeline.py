@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 from preempt_properties.scenario import Abort, Add, Command, Config, Step
-from preempt_spec.policies.functions import blocks_for
+from preempt_spec.policies.blocks import blocks_for
 
 
 def chance(random: Random, percent: int) -> bool:

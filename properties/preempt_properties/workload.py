@@ -17,10 +17,11 @@ from attrs import evolve
 from preempt_properties.overlap import OVERLAP, overlapped
 from preempt_properties.scenario import Add, Config, Scenario
 from preempt_properties.timeline import chance, script
+from preempt_spec.policies.blocks import blocks_for
 from preempt_spec.policies.displacing import displaces
-from preempt_spec.policies.functions import blocks_for, by_priority
 from preempt_spec.policies.policy import Gate, Phase
 from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.policies.queues import by_priority
 
 #: What an engine may be able to do, as adapters name it; `reuse`: an id may be used again as soon as its request was
 #: aborted; `small_budget`: it starts with a budget below `max_running`, as vLLM does not. Two more must be asked for:

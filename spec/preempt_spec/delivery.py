@@ -11,7 +11,7 @@ from attrs import evolve
 
 from preempt_spec import events as ev
 from preempt_spec.edit import change, fated, resolved
-from preempt_spec.policies.functions import room_for_outputs
+from preempt_spec.policies.outputs import room_for_outputs
 from preempt_spec.state import Request, State
 from preempt_spec.view import Due, Fate, Place
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from preempt_spec import events as ev
-from preempt_spec.paging import Paging
+from preempt_spec.holding import Holding
 from preempt_spec.policies.displacing import displaces, next_displaced, slots
 
 
-class Displacing(Paging):
+class Displacing(Holding):
     """Decisions about victims of an admission; see `reference.Reference` for all others."""
 
     def make_way(self, request: str) -> None:
@@ -44,12 +44,4 @@ class Displacing(Paging):
 
     def may_enter(self, request: str) -> bool:
         """Whether all gates are open to it now."""
-        raise NotImplementedError
-
-    def release(self, victim: str) -> None:
-        """Its blocks go back."""
-        raise NotImplementedError
-
-    def requeue(self, victim: str) -> None:
-        """It waits again."""
         raise NotImplementedError

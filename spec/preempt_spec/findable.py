@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from preempt_spec import events as ev
 from preempt_spec.memory import Slot
-from preempt_spec.policies.functions import confirmed
+from preempt_spec.policies.outputs import confirmed
 from preempt_spec.policies.policy import Publish, Twins
 from preempt_spec.record import Record
 from preempt_spec.view import Place

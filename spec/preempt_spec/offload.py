@@ -16,8 +16,10 @@ from attrs import frozen
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
 from preempt_spec.memory import Prefix, is_page
-from preempt_spec.policies.functions import blocks_for, hit_limit, requeue_at
+from preempt_spec.policies.admission import hit_limit
+from preempt_spec.policies.blocks import blocks_for
 from preempt_spec.policies.policy import Memory, Policy
+from preempt_spec.policies.queues import requeue_at
 from preempt_spec.reference import Reference
 from preempt_spec.view import Place
 

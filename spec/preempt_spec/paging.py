@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from preempt_spec import events as ev
 from preempt_spec.findable import Findable
 from preempt_spec.memory import Slot
-from preempt_spec.policies.functions import hit_limit, squeeze
+from preempt_spec.policies.admission import hit_limit
+from preempt_spec.policies.pressure import squeeze
 from preempt_spec.state import Request
 from preempt_spec.view import Place
 

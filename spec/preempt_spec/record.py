@@ -6,7 +6,7 @@ from attrs import evolve
 
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.functions import lazily_held
+from preempt_spec.policies.blocks import lazily_held
 from preempt_spec.policies.policy import Policy, Release
 from preempt_spec.state import State, initial
 from preempt_spec.transition import apply_micro

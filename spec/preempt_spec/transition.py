@@ -13,7 +13,10 @@ from preempt_spec.delivery import deliver, disown, promise
 from preempt_spec.edit import change, forget, insert, loosened, own, resolved, without
 from preempt_spec.memory import Block, Memory
 from preempt_spec.policies.displacing import displaced
-from preempt_spec.policies.functions import enqueue_at, lined_up, queue_up, stale_fate, waits
+from preempt_spec.policies.outputs import stale_fate
+from preempt_spec.policies.progress import waits
+from preempt_spec.policies.queues import enqueue_at, queue_up
+from preempt_spec.policies.victims import lined_up
 from preempt_spec.state import Plan, Request, State
 from preempt_spec.transfer import arrive_before, copy_done, copy_start, evict, load, swap
 from preempt_spec.view import HOLE, Cycle, Fate, Place, with_holes

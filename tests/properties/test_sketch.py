@@ -13,9 +13,9 @@ from preempt_properties.sketch import Shown, Sketch, exact
 from preempt_properties.workload import CAPABILITIES, EVERYTHING, workload
 from preempt_spec import events as ev
 from preempt_spec.policies.displacing import displaces
-from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Release
 from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.policies.visits import passes_over
 from preempt_spec.reference import Reference
 
 #: The sketch makes room for one requester at a time, none of them waiting; under the others it only aims, and is held

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from preempt_spec import events as ev
 from preempt_spec.memory import Ahead
-from preempt_spec.policies.functions import awaits_output
+from preempt_spec.policies.outputs import awaits_output
 from preempt_spec.policies.policy import Stale
 from preempt_spec.state import State
 from preempt_spec.system import apply

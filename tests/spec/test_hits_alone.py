@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from preempt_spec import events as ev
-from preempt_spec.policies import functions as fn
+from preempt_spec.policies import blocks, pressure, visits
 from preempt_spec.policies.policy import Hits, Idle, Reads
 from preempt_spec.reference import OBSERVES
 from preempt_spec.state import State
@@ -75,8 +75,8 @@ def test_it_goes_on_where_its_hit_ends(after: After):
     s = apply(begun(after, 5), step(HIT))
     assert s.running == ("c", "b")
     assert s.request("b").computed == 4
-    assert fn.want(s, "b") == 1
-    assert fn.visiting(s) == ("c", "b")
+    assert pressure.want(s, "b") == 1
+    assert visits.visiting(s) == ("c", "b")
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_elsewhere_a_hit_admits_nobody(after: After):
 
 def test_findable_pages_take_room_until_somebody_starves(after: After):
     s = begun(after, 5)
-    assert (s.free(0), s.idle(0), fn.room(s, 0)) == (3, 2, 1)
-    assert fn.room(evolve(s, policy=evolve(s.policy, idle=Idle.ON_DEMAND)), 0) == 3
+    assert (s.free(0), s.idle(0), blocks.room(s, 0)) == (3, 2, 1)
+    assert blocks.room(evolve(s, policy=evolve(s.policy, idle=Idle.ON_DEMAND)), 0) == 3
     swept = apply(s, ev.Step(1, (), (), (), acts=(ev.Withdraw((0, 1)),)))
-    assert (swept.idle(0), fn.room(swept, 0)) == (0, 3)
+    assert (swept.idle(0), blocks.room(swept, 0)) == (0, 3)
 
 
 @pytest.mark.parametrize(("start", "right"), [(4, True), (5, False)])
@@ -109,5 +109,5 @@ def test_a_step_reads_no_more_than_the_pool_has(after: After, start: int, right:
     """Shared pages count for each who reads them; here `c` reads 4 of 8 tokens."""
     s = begun(after)
     s = evolve(s, plan=evolve(s.plan, granted={"c": (4, 1)}))
-    assert fn.readable(s, "b", start) is right
-    assert fn.readable(evolve(s, policy=evolve(s.policy, reads=Reads.ANY)), "b", start)
+    assert visits.readable(s, "b", start) is right
+    assert visits.readable(evolve(s, policy=evolve(s.policy, reads=Reads.ANY)), "b", start)

@@ -11,7 +11,9 @@ from attrs import evolve
 from preempt_spec import events as ev
 from preempt_spec.edit import change
 from preempt_spec.events import Limits
-from preempt_spec.policies import functions as fn
+from preempt_spec.policies import admission, blocks, outputs, pressure, progress, queues, victims
+from preempt_spec.policies.blocks import blocks_for
+from preempt_spec.policies.outputs import room_for_outputs
 from preempt_spec.policies.policy import AfterSelf, Fence, Need, Stale
 from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.state import State
@@ -49,14 +51,14 @@ VICTIMS = [
 
 @pytest.mark.parametrize(("policy", "keys", "requester", "plan", "expected"), VICTIMS)
 def test_victim(at: At, policy: str, keys: Any, requester: str, plan: Any, expected: str):
-    assert fn.victim(at(policy, running=rows(*keys), plan=plan), requester) == expected
+    assert victims.victim(at(policy, running=rows(*keys), plan=plan), requester) == expected
 
 
 def test_nobody_is_eligible_when_nobody_runs(at: At):
     s = at("vllm-fcfs", waiting=rows((0, 0)))
-    assert fn.eligible(s, "a") == ()
-    assert fn.victim(s, "a") is None
-    assert fn.victim(at("nano-vllm", waiting=rows((0, 0))), "a") is None
+    assert victims.eligible(s, "a") == ()
+    assert victims.victim(s, "a") is None
+    assert victims.victim(at("nano-vllm", waiting=rows((0, 0))), "a") is None
 
 
 PLACES = [
@@ -76,15 +78,15 @@ def test_place_in_the_waiting_queue(at: At, policy: str, queue: Any, new: Any, a
     waiting = {n: {"priority": p, "arrival": t} for n, p, t in queue}
     name, priority, arrival = new
     s = at(policy, waiting=waiting, running={name: {"priority": priority, "arrival": arrival}})
-    assert fn.enqueue_at(s, name) == arrives
-    assert fn.requeue_at(s, name) == returns
+    assert queues.enqueue_at(s, name) == arrives
+    assert queues.requeue_at(s, name) == returns
 
 
 def test_the_next_to_be_admitted_is_the_first_that_is_ready(at: At):
     waiting: dict[str, Any] = {"a": {}, "b": {}}
-    assert fn.next_admitted(at(waiting=waiting)) == "a"
-    assert fn.next_admitted(at(waiting=waiting, plan={"skipped": {"a": "loading"}})) == "b"
-    assert fn.next_admitted(at()) is None
+    assert queues.next_admitted(at(waiting=waiting)) == "a"
+    assert queues.next_admitted(at(waiting=waiting, plan={"skipped": {"a": "loading"}})) == "b"
+    assert queues.next_admitted(at()) is None
 
 
 NEEDS = [
@@ -100,10 +102,10 @@ NEEDS = [
 @pytest.mark.parametrize(("known", "computed", "table", "want", "growth"), NEEDS)
 def test_need_of_a_running_request(at: At, known: int, computed: int, table: tuple[int, ...], want: int, growth: int):
     s = at(running={"a": {"known": known, "computed": computed, "table": table}})
-    assert fn.want(s, "a") == want
-    assert fn.growth(s, "a", 0) == fn.pressure(s, ["a"])[0] == growth
+    assert pressure.want(s, "a") == want
+    assert pressure.growth(s, "a", 0) == pressure.pressure(s, ["a"])[0] == growth
     eager = evolve(s, policy=evolve(s.policy, need=Need.ONE_FREE))
-    assert fn.pressure(eager, ["a"])[0] == 1
+    assert pressure.pressure(eager, ["a"])[0] == 1
 
 
 CAPS = [
@@ -122,12 +124,12 @@ def test_want_within_caps(at: At, budget: int, spent: int, long_prefill: int, ot
     waiting: dict[str, Any] = {f"o{i}": {} for i in range(others)}
     running = {"a": {"known": 10}}
     s = at(running=running, waiting=waiting, plan={"spent": spent}, budget=budget, long_prefill=long_prefill)
-    assert fn.want(s, "a") == want
+    assert pressure.want(s, "a") == want
 
 
 def test_supply_is_what_no_table_names(at: At):
     s = at(running={"a": {"table": (0, 1)}, "b": {"table": (1, 2)}}, blocks=8)
-    assert fn.pressure(s, ["a"])[1] == 5
+    assert pressure.pressure(s, ["a"])[1] == 5
 
 
 WANTS = [
@@ -147,7 +149,7 @@ def test_want_of_what_flies_and_is_drafted(
 ):
     s = at(running={"a": {"known": known, "computed": computed}})
     s = change(s, "a", placeholders=placeholders, drafts=drafts)
-    assert fn.want(s, "a") == want
+    assert pressure.want(s, "a") == want
 
 
 FATES = [
@@ -165,26 +167,26 @@ FATES = [
 def test_fate_of_what_flies_at_a_preemption(at: At, flies: Fate, cause: str, stale: Stale, fate: Fate):
     s = at(running={"a": {}})
     s = evolve(s, policy=evolve(s.policy, stale=stale), frames={3: {"a": Due(1, 1, 1, fate=flies)}})
-    assert fn.stale_fate(s, "a", cause) is fate
+    assert outputs.stale_fate(s, "a", cause) is fate
 
 
 def test_who_awaits_an_output_is_not_admitted(at: At):
     s = at(waiting={"a": {}, "b": {}})
     for fate, first in ((Fate.DELIVER, "b"), (Fate.DROP, "a"), (Fate.GONE, "a")):
         flying = evolve(s, frames={3: {"a": Due(1, 1, 1, fate=fate)}})
-        assert fn.awaits_output(flying, "a") is (fate is Fate.DELIVER)
-        assert fn.next_admitted(flying) == first
+        assert outputs.awaits_output(flying, "a") is (fate is Fate.DELIVER)
+        assert queues.next_admitted(flying) == first
     alone = evolve(at(waiting={"a": {}}), frames={3: {"a": Due(1, 1, 1, fate=Fate.DELIVER)}})
-    assert fn.next_admitted(alone) is None
+    assert queues.next_admitted(alone) is None
 
 
 def test_who_is_swapped_comes_back_before_who_waits(at: At):
     s = at("vllm-v0-swap", waiting={"a": {}, "b": {}, "c": {}})
     s = evolve(s, waiting=("a",), swapped=("c", "b"))
-    assert fn.next_admitted(s) == "c"
-    assert fn.requeue_at(s, "x", "swapped") == 2  # in the order of going
-    assert fn.requeue_at(s, "a") == 0
-    assert fn.next_admitted(evolve(s, policy=PROFILES["vllm-fcfs"].contract)) == "a"
+    assert queues.next_admitted(s) == "c"
+    assert queues.requeue_at(s, "x", "swapped") == 2  # in the order of going
+    assert queues.requeue_at(s, "a") == 0
+    assert queues.next_admitted(evolve(s, policy=PROFILES["vllm-fcfs"].contract)) == "a"
 
 
 NEW_GUARDS = [
@@ -200,22 +202,22 @@ NEW_GUARDS = [
 def test_guards_of_what_flies(at: At, state: Any, placeholders: int, guard: str | None, excused: bool):
     s = evolve(at(running={"a": {"known": 4, "computed": 3, "max_tokens": 4}}), **state)
     s = change(s, "a", placeholders=placeholders)
-    assert fn.skip_guard(s, "a") == guard
-    assert fn.excused(s, "a") is excused
+    assert victims.skip_guard(s, "a") == guard
+    assert victims.excused(s, "a") is excused
 
 
 def test_to_plan_on_an_output_in_flight_is_the_engines_choice(at: At):
     s = change(at(running={"a": {"known": 4, "computed": 4}}), "a", placeholders=1)
-    assert fn.skip_guard(s, "a") is None
-    assert fn.excused(s, "a")
-    assert not fn.excused(change(s, "a", computed=3), "a")
+    assert victims.skip_guard(s, "a") is None
+    assert victims.excused(s, "a")
+    assert not victims.excused(change(s, "a", computed=3), "a")
 
 
 def test_a_batch_is_full(at: At):
     running: dict[str, Any] = {"a": {"known": 3, "computed": 2}, "b": {"known": 3, "computed": 2}}
     s = at("nano-vllm", running=running, plan={"granted": {"b": (2, 1)}}, max_running=1)
-    assert fn.skip_guard(s, "a") == "batch full"
-    assert fn.skip_guard(evolve(s, policy=PROFILES["vllm-fcfs"].contract), "a") is None
+    assert victims.skip_guard(s, "a") == "batch full"
+    assert victims.skip_guard(evolve(s, policy=PROFILES["vllm-fcfs"].contract), "a") is None
 
 
 def fenced_state(at: At, host: int, fate: Fate = Fate.LIVE) -> State:
@@ -230,25 +232,25 @@ def fenced_state(at: At, host: int, fate: Fate = Fate.LIVE) -> State:
 
 def test_with_a_host_cache_nobody_is_preempted_while_it_flies(at: At):
     s = fenced_state(at, host=4)
-    assert fn.fenced(s, "b")
-    assert not fn.fenced(s, "a")
-    assert fn.held_back(s)
-    assert fn.skip_guard(s, "a") == "a victim flies"
+    assert victims.fenced(s, "b")
+    assert not victims.fenced(s, "a")
+    assert victims.held_back(s)
+    assert victims.skip_guard(s, "a") == "a victim flies"
     for free in (fenced_state(at, host=0), fenced_state(at, host=4, fate=Fate.GONE)):
-        assert not fn.fenced(free, "b")
-        assert not fn.held_back(free)
-        assert fn.skip_guard(free, "a") is None
-    assert not fn.fenced(evolve(s, policy=evolve(s.policy, fence=Fence.NONE)), "b")
+        assert not victims.fenced(free, "b")
+        assert not victims.held_back(free)
+        assert victims.skip_guard(free, "a") is None
+    assert not victims.fenced(evolve(s, policy=evolve(s.policy, fence=Fence.NONE)), "b")
 
 
 def test_an_empty_step_waits_for_somebody_else(at: At):
     s = at(waiting={"a": {}})
-    assert not fn.waits(s)
-    assert fn.waits(evolve(s, frames={3: {}}))
-    assert fn.waits(evolve(s, paused=True))
-    assert fn.waits(evolve(s, copies={0: Copy("in", (), None)}))
-    assert fn.waits(evolve(s, plan=evolve(s.plan, skipped={"a": "grammar"})))
-    assert not fn.waits(evolve(s, paused=True, plan=evolve(s.plan, granted={"b": (0, 1)})))
+    assert not progress.waits(s)
+    assert progress.waits(evolve(s, frames={3: {}}))
+    assert progress.waits(evolve(s, paused=True))
+    assert progress.waits(evolve(s, copies={0: Copy("in", (), None)}))
+    assert progress.waits(evolve(s, plan=evolve(s.plan, skipped={"a": "grammar"})))
+    assert not progress.waits(evolve(s, paused=True, plan=evolve(s.plan, granted={"b": (0, 1)})))
 
 
 GROUPS = {
@@ -270,15 +272,15 @@ PAGES = [
 @pytest.mark.parametrize(("kind", "tokens", "pages", "once", "shared"), PAGES)
 def test_pages_of_a_group(kind: str, tokens: int, pages: int, once: int, shared: int):
     group = GROUPS[kind]
-    assert fn.pages_for(group, tokens) == pages
-    assert fn.blocks_at_once(group, tokens) == once
-    assert fn.shared_pages(group, tokens) == shared
+    assert blocks.pages_for(group, tokens) == pages
+    assert blocks.blocks_at_once(group, tokens) == once
+    assert blocks.shared_pages(group, tokens) == shared
 
 
 @pytest.mark.parametrize(("outputs", "emitted", "room"), [(4, 0, 4), (4, 3, 1), (4, 4, 0), (99, 0, 9)])
 def test_room_for_outputs(at: At, outputs: int, emitted: int, room: int):
     s = at(running={"a": {"known": 3 + emitted, "prompt": 3, "max_tokens": outputs}})
-    assert fn.room_for_outputs(s, s.request("a")) == room  # max_length is 12
+    assert room_for_outputs(s, s.request("a")) == room  # max_length is 12
 
 
 GUARDS = [
@@ -298,7 +300,7 @@ GUARDS = [
 
 @pytest.mark.parametrize(("policy", "plan", "request_", "guard"), GUARDS)
 def test_guards_of_a_skip(at: At, policy: str, plan: Any, request_: Any, guard: str | None):
-    assert fn.skip_guard(at(policy, running={"a": request_}, plan=plan), "a") == guard
+    assert victims.skip_guard(at(policy, running={"a": request_}, plan=plan), "a") == guard
 
 
 def test_a_deviating_version_stops_after_a_self_preemption(at: At):
@@ -306,12 +308,12 @@ def test_a_deviating_version_stops_after_a_self_preemption(at: At):
     assert built.after_self is AfterSelf.STOP
     assert [d.knob for d in applied] == ["after_self"]
     s = at("vllm-priority", running={"a": {"known": 3, "computed": 2}}, plan={"self_preempted": True})
-    assert fn.skip_guard(evolve(s, policy=built), "a") == "stopped"
+    assert victims.skip_guard(evolve(s, policy=built), "a") == "stopped"
 
 
 @pytest.mark.parametrize("known", [1, 2, 5, 8])
 def test_a_hit_leaves_a_token_to_compute(at: At, known: int):
-    assert fn.hit_limit(at(waiting={"a": {"known": known}}), "a") == known - 1
+    assert admission.hit_limit(at(waiting={"a": {"known": known}}), "a") == known - 1
 
 
 OVERSIZE = [
@@ -326,7 +328,7 @@ OVERSIZE = [
 @pytest.mark.parametrize(("prompt", "outputs", "longest", "blocks", "refused"), OVERSIZE)
 def test_oversize(at: At, prompt: int, outputs: int, longest: int, blocks: int, refused: bool):
     s = at(waiting={"a": {"known": prompt, "max_tokens": outputs}}, max_length=longest, blocks=blocks)
-    assert fn.oversize(s, s.request("a")) is refused
+    assert admission.oversize(s, s.request("a")) is refused
 
 
 PATIENCE = [
@@ -342,19 +344,19 @@ PATIENCE = [
 @pytest.mark.parametrize(("policy", "running", "budget", "longest", "cap", "k"), PATIENCE)
 def test_patience(policy: str, running: int, budget: int, longest: int, cap: int, k: int):
     contract = PROFILES[policy].contract
-    assert fn.patience(contract, Limits(running, budget, longest, cap)) == k
+    assert progress.patience(contract, Limits(running, budget, longest, cap)) == k
     # With three frames in flight the next decision sees what this one brings two steps later.
-    assert fn.patience(contract, Limits(running, budget, longest, cap, frames=3)) == k + 2
+    assert progress.patience(contract, Limits(running, budget, longest, cap, frames=3)) == k + 2
 
 
 @pytest.mark.parametrize(("tokens", "page", "blocks"), [(0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (3, 1, 3)])
 def test_blocks_for(tokens: int, page: int, blocks: int):
-    assert fn.blocks_for(tokens, page) == blocks
+    assert blocks_for(tokens, page) == blocks
 
 
 def test_the_group_with_least_room_decides():
     groups = (ev.Group("a", "full", 2), ev.Group("b", "full", 3))
-    assert fn.table_room(groups, ((1, 2), (3,)), 9) == 3
+    assert blocks.table_room(groups, ((1, 2), (3,)), 9) == 3
     state = ev.Group("s", "recurrent", 1)
-    assert fn.table_room((groups[0], state), ((1, 2), (7,)), 9) == 4
-    assert fn.table_room((groups[0], state), ((1, 2), ()), 9) == 0
+    assert blocks.table_room((groups[0], state), ((1, 2), (7,)), 9) == 4
+    assert blocks.table_room((groups[0], state), ((1, 2), ()), 9) == 0

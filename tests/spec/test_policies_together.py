@@ -10,7 +10,7 @@ from attrs import evolve
 
 from preempt_spec import events as ev
 from preempt_spec.micro import Malformed
-from preempt_spec.policies import functions as fn
+from preempt_spec.policies import admission, pressure, queues, victims
 from preempt_spec.state import State
 from preempt_spec.system import apply
 from preempt_spec.transition import apply_micro
@@ -38,7 +38,7 @@ VICTIMS = [
 @pytest.mark.parametrize(("lengths", "victim", "stay"), VICTIMS)
 def test_the_least_is_lost(at: At, lengths: Any, victim: str, stay: str):
     s = at(POLICY, running=rows(*lengths), max_length=20)
-    assert fn.victim(s, "a") == victim
+    assert victims.victim(s, "a") == victim
     left = apply_micro(s, ev.Demote(victim, 0, "growth", s.running))
     assert left.running == tuple(stay)
     assert apply_micro(evolve(s, policy=at().policy), ev.Demote(victim, 0, "growth", s.running)).running == tuple(
@@ -48,41 +48,41 @@ def test_the_least_is_lost(at: At, lengths: Any, victim: str, stay: str):
 
 def test_the_only_one_never_goes(at: At):
     s = at(POLICY, running=rows((4, 6)))
-    assert fn.eligible(s, "a") == ()
-    assert fn.victim(s, "a") is None
+    assert victims.eligible(s, "a") == ()
+    assert victims.victim(s, "a") is None
 
 
 def test_all_fit_or_none_does(at: At):
     """Each of two lacks a page, and one is free: neither of them may have it."""
     full = {"prompt": 2, "known": 3, "computed": 2}
     s = at(POLICY, running={"a": {**full, "table": (0,)}, "b": {**full, "table": (1,)}}, blocks=3)
-    assert not fn.fits(s, "a")
-    assert not fn.fits(s, "b")
-    assert fn.squeeze(s, "a") == (2, 1)
-    assert fn.beneficiaries(s, "b") == ("a", "b")
+    assert not pressure.fits(s, "a")
+    assert not pressure.fits(s, "b")
+    assert pressure.squeeze(s, "a") == (2, 1)
+    assert pressure.beneficiaries(s, "b") == ("a", "b")
     served = evolve(s, plan=evolve(s.plan, granted={"a": (2, 1)}))
-    assert fn.squeeze(served, "b") == (1, 1)
-    assert fn.fits(served, "b")
+    assert pressure.squeeze(served, "b") == (1, 1)
+    assert pressure.fits(served, "b")
     alone = at("nano-vllm", running={"a": {**full, "table": (0,)}, "b": {**full, "table": (1,)}}, blocks=3)
-    assert fn.fits(alone, "a")
-    assert fn.beneficiaries(alone, "b") == ("b",)
+    assert pressure.fits(alone, "a")
+    assert pressure.beneficiaries(alone, "b") == ("b",)
 
 
 def test_one_trigger_is_for_the_same_until_it_is_over(at: At):
     s = at(POLICY, running=rows((2, 3), (2, 3)), plan={"served": ("a", "b", "c")})
-    assert fn.beneficiaries(s, "a") == ("a", "b", "c")
-    assert fn.beneficiaries(evolve(s, plan=evolve(s.plan, served=())), "a") == ("a", "b")
+    assert pressure.beneficiaries(s, "a") == ("a", "b", "c")
+    assert pressure.beneficiaries(evolve(s, plan=evolve(s.plan, served=())), "a") == ("a", "b")
 
 
 def test_a_victim_waits_behind_everybody(at: At):
     s = at(POLICY, waiting={"x": {}, "y": {}}, running=rows((2, 3)))
-    assert fn.requeue_at(s, "a") == fn.enqueue_at(s, "a") == 2
+    assert queues.requeue_at(s, "a") == queues.enqueue_at(s, "a") == 2
 
 
 def test_the_gate_keeps_a_page_while_somebody_runs(at: At):
-    assert fn.kept_back(at(POLICY, running=rows((2, 3)))) == 1
-    assert fn.kept_back(at(POLICY, waiting={"x": {}})) == 0
-    assert fn.kept_back(at("nano-vllm", running=rows((2, 3)))) == 0
+    assert admission.kept_back(at(POLICY, running=rows((2, 3)))) == 1
+    assert admission.kept_back(at(POLICY, waiting={"x": {}})) == 0
+    assert admission.kept_back(at("nano-vllm", running=rows((2, 3)))) == 0
 
 
 # -- what is computed twice is kept once ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from attrs import evolve, frozen
 from preempt_oracle.lockstep.blocks import Blocks
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
-from preempt_spec.policies.functions import blocks_for
+from preempt_spec.policies.blocks import blocks_for
 from preempt_spec.policies.policy import AfterSelf, Policy
 from preempt_spec.reference import Reference
 from preempt_spec.view import Fate, Place

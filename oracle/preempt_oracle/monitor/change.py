@@ -18,9 +18,12 @@ from preempt_oracle.monitor.transfer import copy_done, copy_start, evict, swap
 from preempt_oracle.trace import wire
 from preempt_spec import events as ev
 from preempt_spec import micro as mi
+from preempt_spec.policies.blocks import shared_pages
 from preempt_spec.policies.displacing import displaced
-from preempt_spec.policies.functions import enqueue_at, lined_up, queue_up, shared_pages, waits
 from preempt_spec.policies.policy import Order
+from preempt_spec.policies.progress import waits
+from preempt_spec.policies.queues import enqueue_at, queue_up
+from preempt_spec.policies.victims import lined_up
 from preempt_spec.view import HOLE, Cycle, Place, with_holes
 
 

@@ -12,7 +12,7 @@ from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.monitor.transfer import arrive_before
 from preempt_spec import delivery
 from preempt_spec import events as ev
-from preempt_spec.policies.functions import stale_fate
+from preempt_spec.policies.outputs import stale_fate
 from preempt_spec.state import State
 from preempt_spec.view import HOLE, Due, Fate, Place
 

@@ -10,8 +10,12 @@ from preempt_oracle.monitor.change import demote, enter, give_back, own, requeue
 from preempt_oracle.monitor.counts import Ledger
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
-from preempt_spec.policies.functions import blocks_for, growth, hit_limit, next_admitted, oversize, requeue_at, victim
+from preempt_spec.policies.admission import hit_limit, oversize
+from preempt_spec.policies.blocks import blocks_for
 from preempt_spec.policies.policy import AfterPreemption, Memory, Need, Oversize, Release
+from preempt_spec.policies.pressure import growth
+from preempt_spec.policies.queues import next_admitted, requeue_at
+from preempt_spec.policies.victims import victim
 from preempt_spec.view import Place
 
 

@@ -14,8 +14,8 @@ from preempt_oracle.monitor.memory import Host, Memory
 from preempt_oracle.monitor.plan import Plan
 from preempt_oracle.monitor.request import Req
 from preempt_spec.events import DEVICE, HOST, Header, Limits
-from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Policy
+from preempt_spec.policies.visits import passes_over
 from preempt_spec.state import needed_pages
 from preempt_spec.view import HOLE, Copy, Cycle
 

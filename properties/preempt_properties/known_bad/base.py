@@ -10,9 +10,9 @@ from attrs import evolve
 from preempt_properties.scenario import Control, Scenario, Step
 from preempt_spec.offload import Offloading
 from preempt_spec.policies.displacing import displaces
-from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Policy, Release
 from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.policies.visits import passes_over
 from preempt_spec.reference import Reference
 
 #: Those whose reference makes room for one requester at a time: what most schedulers here get wrong. The others, which

@@ -8,7 +8,7 @@ from preempt_properties.known_bad.base import MIXED, KnownBad
 from preempt_properties.scenario import Scenario
 from preempt_spec import events as ev
 from preempt_spec.edit import change
-from preempt_spec.policies.functions import pages_for
+from preempt_spec.policies.blocks import pages_for
 from preempt_spec.view import Fate, Place
 
 

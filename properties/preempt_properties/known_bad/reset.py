@@ -6,7 +6,7 @@ from attrs import evolve
 
 from preempt_properties.known_bad.base import MIXED, RECOMPUTING, KnownBad
 from preempt_spec import events as ev
-from preempt_spec.policies.functions import requeue_at
+from preempt_spec.policies.queues import requeue_at
 from preempt_spec.view import Fate, Place
 
 

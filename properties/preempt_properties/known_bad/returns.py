@@ -6,8 +6,8 @@ from attrs import evolve
 
 from preempt_properties.known_bad.base import BUT_LAZY, RECOMPUTING, KnownBad
 from preempt_spec import events as ev
-from preempt_spec.policies.functions import requeue_at
 from preempt_spec.policies.policy import Policy, Release, Return
+from preempt_spec.policies.queues import requeue_at
 
 
 class Acking(KnownBad):

@@ -7,8 +7,9 @@ from attrs import evolve
 from preempt_properties.known_bad.base import STARVING, KnownBad
 from preempt_properties.scenario import Add, Scenario
 from preempt_spec import events as ev
-from preempt_spec.policies.functions import eligible, taking_turns
 from preempt_spec.policies.policy import Idle, Reads
+from preempt_spec.policies.queues import taking_turns
+from preempt_spec.policies.victims import eligible
 
 
 class TakesTheFirstWhoStarves(KnownBad):

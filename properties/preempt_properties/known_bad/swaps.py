@@ -6,7 +6,8 @@ from attrs import evolve
 
 from preempt_properties.known_bad.base import SWAPPING, KnownBad
 from preempt_spec import events as ev
-from preempt_spec.policies.functions import pages_for, requeue_at
+from preempt_spec.policies.blocks import pages_for
+from preempt_spec.policies.queues import requeue_at
 from preempt_spec.state import needed_pages
 from preempt_spec.view import Place
 

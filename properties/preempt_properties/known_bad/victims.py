@@ -14,7 +14,7 @@ from preempt_properties.known_bad.base import (
     KnownBad,
 )
 from preempt_spec import events as ev
-from preempt_spec.policies.functions import going_key
+from preempt_spec.policies.victims import going_key
 from preempt_spec.view import Place
 
 

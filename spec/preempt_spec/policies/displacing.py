@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from preempt_spec.policies.functions import pages_for
+from preempt_spec.policies.blocks import pages_for
 from preempt_spec.policies.policy import Policy
 from preempt_spec.view import RequestView, View
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from preempt_spec.events import EngineError, Reject
 from preempt_spec.micro import Close, Grant
-from preempt_spec.policies.functions import oversize, patience, waits
+from preempt_spec.policies.admission import oversize
 from preempt_spec.policies.policy import Oversize
+from preempt_spec.policies.progress import patience, waits
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Deliver, Finish
 from preempt_spec.micro import Grant, grant_start
-from preempt_spec.policies.functions import room_for_outputs
+from preempt_spec.policies.outputs import room_for_outputs
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Fate, Place, View
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Abort, Finish, Load, Plan, Release
 from preempt_spec.micro import Close, Grant, grant_start
-from preempt_spec.policies.functions import shared_pages, table_room
+from preempt_spec.policies.blocks import shared_pages, table_room
 from preempt_spec.policies.policy import Release as When
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import HOLE, Place, View, with_holes

@@ -7,20 +7,13 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Load, Observed, Release, Requeue
 from preempt_spec.micro import Close, Grant, grant_start
-from preempt_spec.policies.functions import (
-    adopts,
-    blocks_at_once,
-    excused,
-    fits,
-    gate_closed,
-    overtaken,
-    readable,
-    requeue_at,
-    room,
-    shared_pages,
-    slot_free,
-)
+from preempt_spec.policies.admission import adopts, gate_closed, overtaken, slot_free
+from preempt_spec.policies.blocks import blocks_at_once, room, shared_pages
 from preempt_spec.policies.policy import AfterPreemption, Idle, Memory, Return
+from preempt_spec.policies.pressure import fits
+from preempt_spec.policies.queues import requeue_at
+from preempt_spec.policies.victims import excused
+from preempt_spec.policies.visits import readable
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import HOLE, Place, View, with_holes
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Load, Publish, Shed
 from preempt_spec.micro import Close, ControlDone, Grant, grant_start
-from preempt_spec.policies.functions import confirmed, hit_limit
+from preempt_spec.policies.admission import hit_limit
+from preempt_spec.policies.outputs import confirmed
 from preempt_spec.policies.policy import Publish as When
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Fate, Place, View, with_holes

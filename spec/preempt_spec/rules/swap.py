@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Abort, CopyStart, Evict, Finish, Load, Plan, Release, Swap, Unfence
 from preempt_spec.micro import Close, Grant, grant_start
-from preempt_spec.policies.functions import pages_for, shared_pages
+from preempt_spec.policies.blocks import pages_for, shared_pages
 from preempt_spec.policies.policy import Memory
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.state import needed_pages

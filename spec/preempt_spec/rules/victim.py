@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, ControlDone, Grant
 from preempt_spec.policies.displacing import ample, displaceable, first_of_those_who_stay, leaving_key, slots
-from preempt_spec.policies.functions import eligible, excused, fits, makes_room_for_one, pressure, victim
 from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.policy import Release as When
+from preempt_spec.policies.pressure import fits, makes_room_for_one, pressure
+from preempt_spec.policies.victims import eligible, excused, victim
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import Place, View
 

@@ -6,7 +6,7 @@ import pytest
 
 from preempt_oracle.lockstep.modes import FLIGHTS, NOT_MODELLED, POLICIES, SWITCHES, Unmodelled, generated, select
 from preempt_properties.scenario import Add
-from preempt_spec.policies.functions import blocks_for
+from preempt_spec.policies.blocks import blocks_for
 
 
 def test_every_combination_once():

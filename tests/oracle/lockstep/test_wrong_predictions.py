@@ -15,7 +15,8 @@ from preempt_oracle.lockstep.run import Budget, lockstep
 from preempt_oracle.lockstep.stand_in import StandIn
 from preempt_spec import events as ev
 from preempt_spec.memory import Slot
-from preempt_spec.policies.functions import pressure, room_for_outputs
+from preempt_spec.policies.outputs import room_for_outputs
+from preempt_spec.policies.pressure import pressure
 from preempt_spec.reference import Reference
 
 

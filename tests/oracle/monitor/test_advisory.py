@@ -34,8 +34,8 @@ from preempt_properties.workload import CAPABILITIES, workload
 from preempt_spec import HISTORY, SPEC_VERSION, Release
 from preempt_spec import micro as mi
 from preempt_spec.micro import Malformed
-from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.policies.visits import passes_over
 from preempt_spec.rules import RULES, Kind
 from preempt_spec.rules.rule import advisory, on, rule
 from preempt_spec.state import initial

@@ -26,9 +26,9 @@ from preempt_properties.crowd import crowded
 from preempt_properties.play import header, play
 from preempt_spec import events as ev
 from preempt_spec.micro import Malformed
-from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.policy import Memory, Need, Phase, Release
 from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.policies.visits import passes_over
 from preempt_spec.reference import Reference
 from preempt_spec.state import State, initial
 from preempt_spec.system import clauses, run

@@ -19,8 +19,8 @@ from preempt_properties.strategies import Stream, streams
 from preempt_properties.workload import workload
 from preempt_spec import events as ev
 from preempt_spec.offload import Offloading
-from preempt_spec.policies.functions import passes_over
 from preempt_spec.policies.profiles import PROFILES
+from preempt_spec.policies.visits import passes_over
 
 
 @pytest.mark.parametrize("policy", PROFILES)

@@ -54,7 +54,7 @@ LMDEPLOY = Profile(
         "slots": f"{_PAGING}/prefill_scheduler.py, schedule(): max_batches - num_ready - num_running",
         "full_hit": "pytorch/messages.py, get_prefix_cache_max_candidate_step(): num_valid_ids - 1",
         "oversize": "the scheduler has no check; the engine's session length bounds a request before it",
-        "progress": "derived: see policies.functions.patience; a step in which everybody left is followed by a prefill",
+        "progress": "derived: see policies.progress.patience; a step in which everybody left is followed by a prefill",
         "causes": f"{_PAGING}/scheduler.py, schedule_running(): only where try_make_capacity_for() is false",
         "memory": "no copies: swap_in_map and swap_out_map are always empty",
         "release": f"{_PAGING}/eviction_helper/recompute_eviction_helper.py, _reclaim_candidate(): when somebody lacks "

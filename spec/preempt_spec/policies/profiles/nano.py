@@ -32,7 +32,7 @@ NANO_VLLM = Profile(
         "slots": "same file, schedule(): num_seqs < max_num_seqs counts the batch, in both loops",
         "full_hit": "nano-vllm #211: a hit must leave a token to compute",
         "oversize": "nano-vllm has no check: such requests are outside its contract",
-        "progress": "derived: see policies.functions.patience",
+        "progress": "derived: see policies.progress.patience",
         "causes": "same file, schedule(): preempt() only where can_append() is false",
     },
     core=CORE,

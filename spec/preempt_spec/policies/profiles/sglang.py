@@ -61,7 +61,7 @@ SGLANG_RETRACT = Profile(
         "slots": f"{_SGLANG}/scheduler.py, get_num_allocatable_reqs()",
         "full_hit": f"{_SGLANG}/schedule_batch.py, _compute_max_prefix_len(): input length - 1",
         "oversize": f"{_SGLANG}/scheduler.py, init_req_max_new_tokens() cuts requests to the pool before they wait",
-        "progress": "derived: see policies.functions.patience; a batch yields tokens, and one request always stays",
+        "progress": "derived: see policies.progress.patience; a batch yields tokens, and one request always stays",
         "causes": f"{_SGLANG}/scheduler.py, update_running_batch(): only where check_decode_mem() is false",
         "publish": "mem_cache/common.py, checkpoint_kv_cache() and release_kv_cache(): when a result is processed",
         "lineup": f"{_RETRACT}: filter_batch(keep_indices=sorted_indices)",

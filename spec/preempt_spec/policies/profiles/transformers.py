@@ -76,7 +76,7 @@ HF_CB = Profile(
         "reads": f"{_SCHEDULER}, _process_candidates(): cache_budget, which is cache.max_tokens_read, less "
         "current_len() of each who is scheduled",
         "oversize": "nothing is refused: such requests are outside its contract",
-        "progress": "derived: see policies.functions.patience",
+        "progress": "derived: see policies.progress.patience",
         "causes": f"{_OFFLOAD}: only for starved_requests",
     },
     core=CORE_WITH_WORKER,

@@ -31,7 +31,7 @@ VIDUR_VLLM = Profile(
         "slots": "vllm_replica_scheduler.py: len(self._allocation_map) against batch_size_cap",
         "full_hit": "no prefix cache",
         "oversize": "no check: such requests are outside its contract",
-        "progress": "derived: see policies.functions.patience",
+        "progress": "derived: see policies.progress.patience",
         "causes": "same file: restart() only where _can_allocate_request() is false for a running request",
     },
     core=CORE,

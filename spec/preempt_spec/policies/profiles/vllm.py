@@ -51,7 +51,7 @@ VLLM_FCFS = Profile(
         "slots": f"{_VLLM}, schedule(): len(self.running) against max_num_running_reqs",
         "full_hit": "vLLM v1/core/kv_cache_manager.py, get_computed_blocks(): num_tokens - 1",
         "oversize": "vLLM refuses over-long prompts before the scheduler, and a max_model_len beyond the pool at start",
-        "progress": "derived: see policies.functions.patience",
+        "progress": "derived: see policies.progress.patience",
         "causes": f"{_VLLM}, schedule(): _preempt_request only where allocate_slots() returned None; admission never",
         "memory": "vLLM 0.31.0 and 0.33.0 v1/core/sched/scheduler.py, _preempt_request(): num_computed_tokens = 0",
         "release": "same method: the blocks are freed before the request is prepended to waiting",

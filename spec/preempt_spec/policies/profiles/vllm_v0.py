@@ -30,7 +30,7 @@ VLLM_V0_SWAP = Profile(
         "slots": "same file: max_num_seqs bounds those that run",
         "full_hit": "no prefix cache in this mode",
         "oversize": "a layer above refuses what exceeds max_model_len",
-        "progress": "derived: see policies.functions.patience",
+        "progress": "derived: see policies.progress.patience",
         "causes": "same file, _preempt(): only where can_append_slots() is false",
         "memory": "SOSP 2023, 4.5: all-or-nothing eviction, swapped sequences come back before new ones are admitted; "
         "what does not fit in the host pool is recomputed",
