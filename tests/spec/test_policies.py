@@ -309,6 +309,24 @@ def test_a_deviating_version_stops_after_a_self_preemption(at: At):
     assert fn.skip_guard(evolve(s, policy=built), "a") == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("version", "order", "victim", "once_served"),
+    [("0.10.2", ("a", "b", "c"), "a", "b"), ("0.18.0", ("c", "b", "a"), "c", "c")],
+)
+def test_lmdeploy_looks_at_who_runs_from_either_end(
+    at: At, version: str, order: tuple[str, ...], victim: str, once_served: str
+):
+    built, _ = PROFILES["lmdeploy"].as_built("lmdeploy", version)
+    one: dict[str, Any] = {"known": 2, "computed": 1, "table": [0]}
+    running = {r: {**one, "table": [i]} for i, r in enumerate("abc")}
+    s = evolve(at("lmdeploy", running=running, blocks=3), policy=built)
+    assert fn.visiting(s) == order
+    assert fn.eligible(s, victim) == ("a", "b", "c")  # none of them fits: each asks for room for one token more
+    assert fn.victim(s, victim) == victim
+    first = evolve(s, plan=evolve(s.plan, granted={"a": (1, 1)}))
+    assert fn.victim(first, once_served) == once_served
+
+
 @pytest.mark.parametrize("known", [1, 2, 5, 8])
 def test_a_hit_leaves_a_token_to_compute(at: At, known: int):
     assert fn.hit_limit(at(waiting={"a": {"known": known}}), "a") == known - 1

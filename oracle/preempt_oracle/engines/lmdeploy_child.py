@@ -48,11 +48,11 @@ if TYPE_CHECKING:
         whole,
     )
     from preempt_oracle.engines.faults import inject
-    from preempt_oracle.engines.lmdeploy_faults import FAULTS
+    from preempt_oracle.engines.lmdeploy_faults import FAULTS, FAULTS_OLD
 else:
     from child import Command, Engine, Refused, Reply, arrive, claim, fixed, header, serve, version_of, whole
     from faults import inject
-    from lmdeploy_faults import FAULTS
+    from lmdeploy_faults import FAULTS, FAULTS_OLD
 
 VERIFIED = ("0.10.2", "0.18.0")
 POLICY = "lmdeploy"
@@ -84,7 +84,8 @@ class LMDeploy(Engine):
     def start(self, config: dict[str, Any]) -> Reply:
         if self.injection is not None:
             self.injection.remove()  # of a start that ended in an error and was never stopped
-        self.injection = inject(config, FAULTS)
+        engine, watch, old = generation()
+        self.injection = inject(config, FAULTS_OLD if old else FAULTS)
         if config.get("policy") != POLICY:
             raise Refused(f"policy {config.get('policy')!r}: this scheduler has policy {POLICY!r} only")
         config = fixed(config, chunked=False, whole_fit=True, long_prefill=0, watermark=0)
@@ -103,7 +104,6 @@ class LMDeploy(Engine):
             raise Refused(
                 f"max_length={longest}, lookahead={ahead} with {blocks} blocks of {page}: one alone lacks room"
             )
-        engine, watch, old = generation()
         if old and ahead > 1:
             raise Refused(
                 f"lookahead={ahead}: a decode of this version is {ahead} passes (prefill_interval), which it does not "

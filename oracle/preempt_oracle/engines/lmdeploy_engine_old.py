@@ -1,8 +1,8 @@
 """LMDeploy's PyTorch engine of before its `inputs_maker` (0.10.2), without its model.
 
 Who decides between a prefill and a decode is `InputsMakerAsync.do_prefill_default()`, and what becomes of the answer
-`Engine._make_forward_inputs()`, both in `pytorch/engine/engine.py`. That code needs no model, so it runs as it is, on an
-`Engine` that was not started: it has the scheduler, the strategies of an autoregressive model, and an executor that
+`Engine._make_forward_inputs()`, both in `pytorch/engine/engine.py`. That code needs no model, so it runs as it is, on
+an `Engine` that was not started: it has the scheduler, the strategies of an autoregressive model, and an executor that
 keeps what it is sent.
 
 What the loop around it does (`Engine._async_loop_main`) is five calls, made here one frame at a time: the engine

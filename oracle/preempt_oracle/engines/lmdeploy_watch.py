@@ -1,7 +1,7 @@
 """Looks into one LMDeploy scheduler while it works: who grew, who left for want of room, whose blocks came back.
 
-Runs in the engine's Python, next to `lmdeploy_child`: what LMDeploy 0.18.0 has beyond `lmdeploy_books`. Its decodes look
-at who runs from the last position to the first.
+Runs in the engine's Python, next to `lmdeploy_child`: what LMDeploy 0.18.0 has beyond `lmdeploy_books`. Its decodes
+look at who runs from the last position to the first.
 """
 
 from __future__ import annotations

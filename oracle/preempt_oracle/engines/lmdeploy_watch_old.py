@@ -1,7 +1,7 @@
 """Looks into one LMDeploy scheduler of before its `inputs_maker` (0.10.2) while it works.
 
-Runs in the engine's Python, next to `lmdeploy_child`: what that generation has beyond `lmdeploy_books`. Its decodes look
-at who runs from the first position to the last, and its releases are plain calls of `BlockManager.free`.
+Runs in the engine's Python, next to `lmdeploy_child`: what that generation has beyond `lmdeploy_books`. Its decodes
+look at who runs from the first position to the last, and its releases are plain calls of `BlockManager.free`.
 
 A prefix hit is not taken back where its request finds no room behind it (`Scheduler._schedule_prefill`: `match`, then
 `break`): whoever waits then goes on holding the blocks that it hit, until it is admitted, cancelled, or somebody who

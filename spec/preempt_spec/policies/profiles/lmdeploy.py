@@ -63,8 +63,8 @@ LMDEPLOY = Profile(
         "hidden": "the count of decodes since a prefill (do_prefill_default) decides whose turn it is",
     },
     core=CORE_WITH_WORKER,
-    # Of 0.10.2 the other knobs are the same, as far as it is judged: `prefill_interval` 1, for which "room for one token"
-    # and "room for prefill_interval tokens" (its pytorch/paging/scheduler.py, _schedule_decoding()) ask alike. Its
+    # Of 0.10.2 the other knobs are the same, as far as it is judged: with `prefill_interval` 1, room for one token and
+    # room for prefill_interval tokens (its pytorch/paging/scheduler.py, _schedule_decoding()) are the same. Its
     # admissions take no more than what is known; who is admitted may take as little as that under any policy.
     deviations=(
         Deviation(
