@@ -11,7 +11,7 @@ from attrs import evolve
 from preempt_spec import events as ev
 from preempt_spec.edit import change
 from preempt_spec.events import Limits
-from preempt_spec.policies import admission, blocks, outputs, pressure, progress, queues, victims
+from preempt_spec.policies import admission, blocks, outputs, pressure, progress, queues, victims, visits
 from preempt_spec.policies.blocks import blocks_for
 from preempt_spec.policies.outputs import room_for_outputs
 from preempt_spec.policies.policy import AfterSelf, Fence, Need, Stale
@@ -309,6 +309,24 @@ def test_a_deviating_version_stops_after_a_self_preemption(at: At):
     assert [d.knob for d in applied] == ["after_self"]
     s = at("vllm-priority", running={"a": {"known": 3, "computed": 2}}, plan={"self_preempted": True})
     assert victims.skip_guard(evolve(s, policy=built), "a") == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("version", "order", "victim", "once_served"),
+    [("0.10.2", ("a", "b", "c"), "a", "b"), ("0.18.0", ("c", "b", "a"), "c", "c")],
+)
+def test_lmdeploy_looks_at_who_runs_from_either_end(
+    at: At, version: str, order: tuple[str, ...], victim: str, once_served: str
+):
+    built, _ = PROFILES["lmdeploy"].as_built("lmdeploy", version)
+    one: dict[str, Any] = {"known": 2, "computed": 1, "table": [0]}
+    running = {r: {**one, "table": [i]} for i, r in enumerate("abc")}
+    s = evolve(at("lmdeploy", running=running, blocks=3), policy=built)
+    assert visits.visiting(s) == order
+    assert victims.eligible(s, victim) == ("a", "b", "c")  # none of them fits: each asks for room for one token more
+    assert victims.victim(s, victim) == victim
+    first = evolve(s, plan=evolve(s.plan, granted={"a": (1, 1)}))
+    assert victims.victim(first, once_served) == once_served
 
 
 @pytest.mark.parametrize("known", [1, 2, 5, 8])

@@ -2,28 +2,35 @@
 
 Run by path in a Python that has LMDeploy, torch and what else its scheduler imports. The decisions are those of the
 engine's own `InputsMakerAsync` (`lmdeploy_engine`), one frame at a time; the engine itself decides one frame ahead.
+LMDeploy 0.10.2, whose loop and books are others, has a loop and a watch of its own (`lmdeploy_engine_old`,
+`lmdeploy_watch_old`); by which modules the engine has, it is told which of the two it is.
 
 Setting `lookahead`: the engine's `prefill_interval`, 1 if none is asked for: how many tokens a table grows ahead of
-those known, and how many decodes may come before a prefill. (Its default is 16, for pages of 64.)
+those known, and how many decodes may come before a prefill. (Its default is 16, for pages of 64.) In 0.10.2 it is how
+many passes one decode makes, without a decision in between: more than 1 is refused.
 
 Observed:
 
 * tables and free list: of the allocator, by physical ids; references: its counts, of those that are not 0 or 1.
 * demote: who ran before `preempt_seqs` and waits behind it. trigger: for whom `try_make_capacity_for` last said no.
-* release: the blocks that lost a reference inside `release_paging_resources`; a victim keeps them until then.
+  In 0.10.2: `_set_message_status` and `evict_for_seq`.
+* release: the blocks that lost a reference inside `release_paging_resources`; a victim keeps them until then. In
+  0.10.2: inside `BlockManager.free`.
 * sent: the block tables in the inputs that leave for the workers; start and tokens of a prefill: from there as well.
 * running: of the scheduler's books, not of the maker's list, from which the batches are made.
 * waiting: sorted by the time of arrival, as a prefill does.
 
 * hits, publish: what `match` appended to a table, and the nodes that `allocate` hung into the trie of prefixes and
   `evict` took out; `allocate` may exchange blocks of a table for those of the trie. A block that only the trie
-  refers to counts as free, and its reference as none.
+  refers to counts as free, and its reference as none. What in 0.10.2 is left of a hit that came to nothing is told as
+  pins (`lmdeploy_watch_old`).
 
 Not taken: chunked prefill (its chunks have turns of their own), several frames at once.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,17 +48,13 @@ if TYPE_CHECKING:
         whole,
     )
     from preempt_oracle.engines.faults import inject
-    from preempt_oracle.engines.lmdeploy_engine import Loop, load
-    from preempt_oracle.engines.lmdeploy_faults import FAULTS
-    from preempt_oracle.engines.lmdeploy_watch import Watch
+    from preempt_oracle.engines.lmdeploy_faults import FAULTS, FAULTS_OLD
 else:
     from child import Command, Engine, Refused, Reply, arrive, claim, fixed, header, serve, version_of, whole
     from faults import inject
-    from lmdeploy_engine import Loop, load
-    from lmdeploy_faults import FAULTS
-    from lmdeploy_watch import Watch
+    from lmdeploy_faults import FAULTS, FAULTS_OLD
 
-VERIFIED = ("0.18.0",)
+VERIFIED = ("0.10.2", "0.18.0")
 POLICY = "lmdeploy"
 CAPABILITIES = ("abort", "caching", "lookahead", "reuse", "unchunked")
 OBSERVES = (
@@ -60,13 +63,29 @@ OBSERVES = (
 )
 
 
+def generation() -> tuple[Any, Any, bool]:
+    """Loop and watch for the engine that is installed, and whether it is the old one: its inputs have no module."""
+    old = find_spec("lmdeploy.pytorch.engine.inputs_maker") is None
+    if TYPE_CHECKING:
+        from preempt_oracle.engines import lmdeploy_engine as engine
+        from preempt_oracle.engines import lmdeploy_watch as watch
+    elif old:
+        import lmdeploy_engine_old as engine
+        import lmdeploy_watch_old as watch
+    else:
+        import lmdeploy_engine as engine
+        import lmdeploy_watch as watch
+    return engine, watch, old
+
+
 class LMDeploy(Engine):
     """One `Scheduler` and one `InputsMakerAsync`, built by their own constructors."""
 
     def start(self, config: dict[str, Any]) -> Reply:
         if self.injection is not None:
             self.injection.remove()  # of a start that ended in an error and was never stopped
-        self.injection = inject(config, FAULTS)
+        engine, watch, old = generation()
+        self.injection = inject(config, FAULTS_OLD if old else FAULTS)
         if config.get("policy") != POLICY:
             raise Refused(f"policy {config.get('policy')!r}: this scheduler has policy {POLICY!r} only")
         config = fixed(config, chunked=False, whole_fit=True, long_prefill=0, watermark=0)
@@ -85,10 +104,15 @@ class LMDeploy(Engine):
             raise Refused(
                 f"max_length={longest}, lookahead={ahead} with {blocks} blocks of {page}: one alone lacks room"
             )
+        if old and ahead > 1:
+            raise Refused(
+                f"lookahead={ahead}: a decode of this version is {ahead} passes (prefill_interval), which it does not "
+                "decide on one by one; only 1 can be told as steps"
+            )
         self.longest = longest
 
-        self.loop = Loop(
-            load(),
+        self.loop = engine.Loop(
+            engine.load(),
             blocks=blocks,
             page=page,
             running=running,
@@ -102,10 +126,11 @@ class LMDeploy(Engine):
         self.flying: dict[int, tuple[list[Any], Any, Any]] = {}
         if self.injection is not None:
             self.injection.put(self.loop)
-        self.watch = Watch(self.loop)
+        self.watch = watch.Watch(self.loop)
         version = version_of("lmdeploy")
         assumes = [] if version in VERIFIED else ["unverified version of the engine"]
-        return header("lmdeploy", version, config, OBSERVES, CAPABILITIES, assumes=assumes)
+        can = tuple(c for c in CAPABILITIES if not (old and c == "lookahead"))
+        return header("lmdeploy", version, config, OBSERVES, can, assumes=assumes)
 
     def stop(self) -> None:
         self.loop.close()
@@ -138,7 +163,8 @@ class LMDeploy(Engine):
         self.loop.abort(seq)
         self._over(request)
         blocks = self.watch.returned.get(request, [])
-        return {"event": "abort", "request": request, "blocks": [blocks], "observed": {"free": [self._free()]}}
+        event = {"event": "abort", "request": request, "blocks": [blocks], "observed": {"free": [self._free()]}}
+        return event | ({"acts": self.watch.acts} if self.watch.acts else {})
 
     def step(self) -> Reply:
         if self.flying:
@@ -190,15 +216,14 @@ class LMDeploy(Engine):
         for seq in watch.scheduler.seq_manager.get_all_sequences():
             logical = seq.logical_blocks.get_real_blocks()
             counts |= {int(b): int(n) for b, n in zip(logical, watch.allocator.get_ref_count(logical), strict=True)}
-        cached = watch.cached()
-        shared = {watch.physical(b): n - (b in cached) for b, n in counts.items() if n - (b in cached) not in (0, 1)}
-        held = [(watch.name(seq), int(seq.num_blocks), int(seq.num_history_ids)) for seq in waiting]
+        hung = watch.hung()
+        shared = {watch.physical(b): n - (b in hung) for b, n in counts.items() if n - (b in hung) not in (0, 1)}
         return {
             "free": [self._free()],
             "free_ids": [free + watch.idle()],
             "running": [watch.name(seq) for seq in watch.running()],
             "waiting": [watch.name(seq) for seq in waiting],
-            "held": [list(h) for h in held if h[1] or h[2]],
+            "held": [list(h) for h in watch.held() if h[1] or h[2]],
             "refs": [[0, b, n] for b, n in sorted(shared.items())],
         }
 

@@ -84,8 +84,66 @@ def load() -> types.SimpleNamespace:
     )
 
 
-class Loop:
+class Sessions:
+    """What both generations of the engine have: each request is a session of its own."""
+
+    calls: asyncio.AbstractEventLoop
+    lib: types.SimpleNamespace
+    scheduler: Any
+    sessions = 0
+
+    def count_blocks_by(self, dates: Any) -> None:
+        """Give the blocks a clock that counts. The memory they are dated in has whole seconds, and of those of one
+        second the trie gives up the one with the lowest address: so the same run does the same."""
+        ticks = itertools.count(1)
+        dates.time = types.SimpleNamespace(perf_counter=lambda: next(ticks))
+
+    def add(self, prompt: list[int], outputs: int) -> Any:
+        """A request arrives, in a session of its own; its sequence."""
+        session = self.scheduler.add_session(self.sessions)
+        self.sessions += 1
+        sampling = self.lib.sampling(max_new_tokens=outputs, ignore_eos=True)
+        seq = session.add_sequence(self.lib.torch.tensor(prompt), sampling_param=sampling)
+        require(seq, ("seq_id", "session_id", "logical_blocks", "num_blocks", "num_history_ids", "num_token_ids"))
+        require(seq, ("num_all_ids", "history_cache", "generated_ids", "arrive_time", "status", "num_new_tokens"))
+        return seq
+
+    def outputs(self, batch: list[Any], tokens: list[int]) -> Any:
+        """What the worker answers with, in the order of its batch: the tokens, and who reached its length."""
+        torch = self.lib.torch
+        stopped = [seq.num_new_tokens + 1 >= seq.sampling_param.max_new_tokens for seq in batch]
+        return self.lib.outputs(next_token_ids=torch.tensor(tokens), stopped=torch.tensor(stopped))
+
+    def end(self, seq: Any) -> None:
+        """What the engine does at the end of a session, once its last response is sent."""
+        self.scheduler.end_session(seq.session_id)
+
+    def abort(self, seq: Any) -> None:
+        """What the engine does for a request that its user cancels."""
+        self.scheduler.stop_session(seq.session_id)
+        self.scheduler.end_session(seq.session_id)
+
+    def close(self) -> None:
+        """No more steps."""
+        self.calls.close()
+
+
+def require_books(scheduler: Any) -> None:
+    """What is read of either generation's books."""
+    require(scheduler, ("seq_manager", "block_manager", "eviction_helper", "block_trie"))
+    require(scheduler.seq_manager, ("get_sequences", "get_all_sequences"))
+    require(scheduler.block_manager, ("allocate", "allocator", "get_num_free_gpu_blocks", "num_required_blocks"))
+    allocator = scheduler.block_manager.allocator
+    require(allocator, ("free", "get_ref_count", "get_physical_blocks", "get_phy_allocator", "_log_mem"))
+    require(allocator.get_phy_allocator("gpu"), ("_free_blocks", "_free_count", "_num_blocks"))
+    require(scheduler.block_trie, ("match", "allocate", "evict", "_roots"))
+
+
+class Loop(Sessions):
     """One scheduler, its inputs maker, and the part of the engine's loop that is no input or output."""
+
+    going = ("RUNNING", "READY")  # the states in which a sequence runs
+    flying = "RUNNING"  # the state of one that is in a frame
 
     def __init__(
         self,
@@ -100,10 +158,7 @@ class Loop:
         caching: bool,
     ) -> None:
         self.lib = lib
-        ticks = itertools.count(1)
-        # Blocks are dated in whole seconds, and of those of one second the trie gives up the one with the lowest
-        # address: with a clock that counts, the same run does the same.
-        lib.dates.time = types.SimpleNamespace(perf_counter=lambda: next(ticks))
+        self.count_blocks_by(lib.dates)
         cache = lib.cache(
             max_batches=running,
             block_size=page,
@@ -142,28 +197,12 @@ class Loop:
                 prefill_interval=ahead,
             ),
         )
-        require(self.scheduler, ("seq_manager", "block_manager", "eviction_helper", "sequence_lifecycle"))
-        require(self.scheduler.seq_manager, ("get_sequences", "get_all_sequences"))
-        require(self.scheduler.block_manager, ("allocate", "allocator", "get_num_free_gpu_blocks"))
-        allocator = self.scheduler.block_manager.allocator
-        require(allocator, ("free", "get_ref_count", "get_physical_blocks", "get_phy_allocator"))
-        require(allocator.get_phy_allocator("gpu"), ("_free_blocks", "_free_count", "_num_blocks"))
+        require_books(self.scheduler)
+        require(self.scheduler, ("sequence_lifecycle",))
         require(self.scheduler.eviction_helper, ("try_make_capacity_for",))
         require(self.scheduler.sequence_lifecycle, ("release_paging_resources",))
-        require(self.scheduler.block_trie, ("match", "allocate", "evict", "_roots"))
         require(self.maker, ("running_seqs", "to_evict_seqs"))
         self.calls = asyncio.new_event_loop()
-        self.sessions = 0
-
-    def add(self, prompt: list[int], outputs: int) -> Any:
-        """A request arrives, in a session of its own; its sequence."""
-        session = self.scheduler.add_session(self.sessions)
-        self.sessions += 1
-        sampling = self.lib.sampling(max_new_tokens=outputs, ignore_eos=True)
-        seq = session.add_sequence(self.lib.torch.tensor(prompt), sampling_param=sampling)
-        require(seq, ("seq_id", "session_id", "logical_blocks", "num_blocks", "num_history_ids", "num_token_ids"))
-        require(seq, ("num_all_ids", "history_cache", "generated_ids", "arrive_time", "status", "num_new_tokens"))
-        return seq
 
     def step(self) -> tuple[list[Any], Any, Any]:
         """One decision: the batch, and its inputs, of a prefill or of a decode; an empty batch has none."""
@@ -179,21 +218,6 @@ class Loop:
         return list(batch), inputs["inputs"], inputs["delta"]
 
     def deliver(self, batch: list[Any], prefill: Any, decode: Any, tokens: list[int]) -> None:
-        """The frame's tokens, in the order of its batch. The worker says who reached its length."""
-        torch = self.lib.torch
-        stopped = [seq.num_new_tokens + 1 >= seq.sampling_param.max_new_tokens for seq in batch]
-        outputs = self.lib.outputs(next_token_ids=torch.tensor(tokens), stopped=torch.tensor(stopped))
+        """The frame's tokens, in the order of its batch."""
+        outputs = self.outputs(batch, tokens)
         self.sequences.update_running(running=batch, batched_outputs=outputs, model_inputs=prefill, delta=decode)
-
-    def end(self, seq: Any) -> None:
-        """What the engine does at the end of a session, once its last response is sent."""
-        self.scheduler.end_session(seq.session_id)
-
-    def abort(self, seq: Any) -> None:
-        """What the engine does for a request that its user cancels."""
-        self.scheduler.stop_session(seq.session_id)
-        self.scheduler.end_session(seq.session_id)
-
-    def close(self) -> None:
-        """No more steps."""
-        self.calls.close()

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from preempt_oracle.engines.faults import Fault, Injection
+    from preempt_oracle.engines.lmdeploy_faults_parts import released
 else:
     from faults import Fault, Injection
+    from lmdeploy_faults_parts import released
 
 
 def _leaks(into: Injection, loop: Any) -> None:
@@ -89,9 +91,8 @@ def _tells_another_table(into: Injection, loop: Any) -> None:
 def _resumes_without_kv(into: Injection, loop: Any) -> None:
     had: dict[int, int] = {}
 
-    def release(original: Any, seq: Any) -> Any:
-        had[seq.seq_id] = seq.num_history_ids
-        return original(seq)
+    def change(seq: Any, step: int, _: Any) -> None:
+        had[seq.seq_id] = step
 
     def allocate(original: Any, seq: Any, *args: Any, **kwargs: Any) -> Any:
         answer = original(seq, *args, **kwargs)
@@ -101,7 +102,7 @@ def _resumes_without_kv(into: Injection, loop: Any) -> None:
             seq.set_step(step)
         return answer
 
-    into.wrap(loop.scheduler.sequence_lifecycle, "release_paging_resources", release)
+    released(into, loop, change)
     into.wrap(loop.scheduler.block_manager, "allocate", allocate)
 
 

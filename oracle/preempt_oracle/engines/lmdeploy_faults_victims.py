@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from preempt_oracle.engines.faults import Fault, Injection
+    from preempt_oracle.engines.lmdeploy_faults_parts import (
+        decoded,
+        demoted,
+        kept_running,
+        leave,
+        released,
+        room,
+        turned,
+    )
 else:
     from faults import Fault, Injection
+    from lmdeploy_faults_parts import decoded, demoted, kept_running, leave, released, room, turned
 
 
 def _needless(into: Injection, loop: Any) -> None:
-    def make_room(original: Any, seq: Any, *args: Any, **kwargs: Any) -> bool:
-        answer = bool(original(seq, *args, **kwargs))
-        if answer and seq.status is loop.lib.status.RUNNING:
+    def answer(seq: Any, ask: Callable[[], bool]) -> bool:
+        there = ask()
+        if there and seq.status is loop.lib.status.RUNNING:
             into.acted()
             return False
-        return answer
+        return there
 
-    into.wrap(loop.scheduler.eviction_helper, "try_make_capacity_for", make_room)
+    room(into, loop, answer)
 
 
 def _oldest_first(into: Injection, loop: Any) -> None:
@@ -31,92 +42,104 @@ def _oldest_first(into: Injection, loop: Any) -> None:
     into.wrap(loop.scheduler, "schedule_running", decode)
 
 
+def _newest_first(into: Injection, loop: Any) -> None:
+    status = loop.lib.status
+
+    def decode(original: Any, *args: Any, **kwargs: Any) -> Any:
+        ran = loop.scheduler.running
+        turned(loop, status.RUNNING)
+        served, *rest = original(*args, **kwargs)
+        turned(loop, status.RUNNING)
+        if any(seq.status is status.WAITING for seq in ran[1:]):
+            into.acted()
+        return served[::-1], *rest
+
+    into.wrap(loop.scheduler, "_schedule_decoding", decode)
+
+
 def _for_nobody(into: Injection, loop: Any) -> None:
-    def decode(original: Any, running: Any, *args: Any, **kwargs: Any) -> Any:
-        mask = original(running, *args, **kwargs)
+    def change(running: list[Any], mask: list[bool]) -> None:
         # All could go on, and the last one is sent away "to keep its blocks in reserve".
         if all(mask) and len(mask) > 1 and not loop.scheduler.block_manager.get_num_free_gpu_blocks():
             into.acted()
-            loop.scheduler.preempt_seqs((running[-1],))
+            leave(loop, running[-1])
             mask[-1] = False
-        return mask
 
-    into.wrap(loop.scheduler, "schedule_running", decode)
+    decoded(into, loop, change)
 
 
 def _starves(into: Injection, loop: Any) -> None:
-    def preempt(original: Any, seqs: Any) -> Any:
-        seqs = list(seqs)
-        stuck = [seq for seq in seqs if seq.status is loop.lib.status.RUNNING]
-        if stuck:
-            into.acted()
-        return original([seq for seq in seqs if all(seq is not other for other in stuck)])
+    stuck: list[Any] = []
 
-    into.wrap(loop.scheduler, "preempt_seqs", preempt)
+    def stays(seq: Any) -> bool:
+        into.acted()
+        stuck.append(seq)
+        return True
+
+    def change(running: list[Any], mask: list[bool]) -> None:
+        mask[:] = [valid and all(seq is not other for other in stuck) for seq, valid in zip(running, mask, strict=True)]
+        stuck.clear()
+
+    kept_running(into, loop, stays)
+    decoded(into, loop, change)
 
 
 def _keeps_computed(into: Injection, loop: Any) -> None:
-    def release(original: Any, seq: Any) -> Any:
-        had = seq.num_history_ids
-        answer = original(seq)
-        if had and seq.status is loop.lib.status.WAITING:
+    def change(seq: Any, step: int, _: Any) -> None:
+        if step:
             into.acted()
-            seq.set_step(had)
-        return answer
+            seq.set_step(step)
 
-    into.wrap(loop.scheduler.sequence_lifecycle, "release_paging_resources", release)
+    released(into, loop, change)
 
 
 def _keeps_table(into: Injection, loop: Any) -> None:
-    def release(original: Any, seq: Any) -> Any:
-        had = seq.logical_blocks.get_real_blocks().copy()
-        answer = original(seq)
-        if len(had) and seq.status is loop.lib.status.WAITING:
+    def change(seq: Any, _: int, blocks: Any) -> None:
+        if len(blocks):
             into.acted()
-            seq.logical_blocks.append(had)
-        return answer
+            seq.logical_blocks.append(blocks)
 
-    into.wrap(loop.scheduler.sequence_lifecycle, "release_paging_resources", release)
+    released(into, loop, change)
 
 
 def _releases_at_once(into: Injection, loop: Any) -> None:
-    def preempt(original: Any, seqs: Any) -> Any:
-        seqs = list(seqs)
-        ran = [seq for seq in seqs if seq.status is loop.lib.status.RUNNING]
-        answer = original(seqs)
-        for seq in ran:
-            into.acted()
-            loop.scheduler.block_manager.free(seq)
-        return answer
+    def change(seq: Any) -> None:
+        into.acted()
+        loop.scheduler.block_manager.free(seq)
 
-    into.wrap(loop.scheduler, "preempt_seqs", preempt)
+    demoted(into, loop, change)
 
 
 def _forgets_output(into: Injection, loop: Any) -> None:
-    def preempt(original: Any, seqs: Any) -> Any:
-        seqs = list(seqs)
-        ran = [seq for seq in seqs if seq.status is loop.lib.status.RUNNING]
-        answer = original(seqs)
-        for seq in ran:
-            into.acted()
-            seq._num_token_ids = 0
-        return answer
+    def change(seq: Any) -> None:
+        into.acted()
+        seq._num_token_ids = 0
 
-    into.wrap(loop.scheduler, "preempt_seqs", preempt)
+    demoted(into, loop, change)
 
 
 def _keeps_grant(into: Injection, loop: Any) -> None:
-    def decode(original: Any, running: Any, *args: Any, **kwargs: Any) -> Any:
-        mask = original(running, *args, **kwargs)
-        if not all(mask):
-            gone = [seq.status is loop.lib.status.WAITING for seq in running]
-            if any(gone):
-                into.acted()
-            return [valid or waits for valid, waits in zip(mask, gone, strict=True)]
-        return mask
+    def change(running: list[Any], mask: list[bool]) -> None:
+        gone = [seq.status is loop.lib.status.WAITING for seq in running]
+        if any(gone):
+            into.acted()
+            mask[:] = [valid or waits for valid, waits in zip(mask, gone, strict=True)]
 
-    into.wrap(loop.scheduler, "schedule_running", decode)
+    decoded(into, loop, change)
 
+
+OLDEST_FIRST = Fault(
+    "oldest-first",
+    "Looks at the running requests from the first to the last, so that older ones leave for younger ones.",
+    ("victim/choice",),
+    _oldest_first,
+)
+NEWEST_FIRST = Fault(
+    "newest-first",
+    "Looks at the running requests from the last to the first, so that younger ones leave for older ones.",
+    ("victim/choice",),
+    _newest_first,
+)
 
 VICTIMS: tuple[Fault, ...] = (
     Fault(
@@ -125,12 +148,7 @@ VICTIMS: tuple[Fault, ...] = (
         ("victim/necessity",),
         _needless,
     ),
-    Fault(
-        "oldest-first",
-        "Looks at the running requests from the first to the last, so that older ones leave for younger ones.",
-        ("victim/choice",),
-        _oldest_first,
-    ),
+    OLDEST_FIRST,
     Fault(
         "for-nobody",
         "Preempts the last running request because the pool is full, though nobody lacks a block.",

@@ -1,10 +1,7 @@
 """Looks into one LMDeploy scheduler while it works: who grew, who left for want of room, whose blocks came back.
 
-Runs in the engine's Python, next to `lmdeploy_child`. Bound methods of one scheduler and of its parts are wrapped, last
-of all, so that a fault put into them stays underneath and is seen.
-
-A decode looks at its batch in an order of its own (the engine's: from the last position to the first), and its grants
-are told in that order: whoever was looked at before has its room. All blocks are told by their physical ids.
+Runs in the engine's Python, next to `lmdeploy_child`: what LMDeploy 0.18.0 has beyond `lmdeploy_books`. Its decodes
+look at who runs from the last position to the first.
 """
 
 from __future__ import annotations
@@ -12,109 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from preempt_oracle.engines.child import Reply
-    from preempt_oracle.engines.lmdeploy_engine import Loop
+    from preempt_oracle.engines.lmdeploy_books import Books
 else:
-    Reply = Any
-    Loop = Any
+    from lmdeploy_books import Books
 
 
-class Watch:
-    """The acts and block deltas of one step of `loop`, and what came back outside of one."""
+class Watch(Books):
+    """The acts and block deltas of one step, and what came back outside of one."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop, self.scheduler = loop, loop.scheduler
-        self.manager = self.scheduler.block_manager
-        self.allocator = self.manager.allocator
-        self.status = loop.lib.status
-        self.names: dict[int, str] = {}  # seq_id -> request
-        self.preempted: set[str] = set()  # demoted and not yet prefilled again
-        self.stepping = False
-        self.begin()
-        self._hook()
-
-    def begin(self) -> None:
-        """A step or a delivery begins: forget the one before."""
-        self.acts: list[Reply] = []
-        self.deltas: list[list[Any]] = []
-        self.hits: list[list[Any]] = []
-        self.matched: dict[int, list[int]] = {}  # seq_id -> blocks that a prefix hit appended, until it is admitted
-        self.returned: dict[str, list[int]] = {}  # what came back outside of a step
-        self.back: list[int] = []  # blocks that lost a reference since somebody asked
-        self.told: dict[int, int] = {}  # entries of each table that the latest message was made from
-        self.looked: list[Any] = []  # whom a decode looked at, in that order
-        self.decoding = self.decoded = False
-        self.lacks: Any = None  # for whom room was last asked for, unless there was room
-        self.asked: Any = None  # for whom room was last asked for
-
-    def step(self) -> tuple[list[Any], Any, Any]:
-        """As `Loop.step`."""
-        self.stepping = True
-        try:
-            return self.loop.step()
-        finally:
-            self.stepping = False
-
-    def name(self, seq: Any) -> str:
-        """The request of a sequence."""
-        return self.names[seq.seq_id]
-
-    def forget(self) -> None:
-        """No frame flies: only whom the engine still has in its books must stay nameable."""
-        self.names = {q.seq_id: self.names[q.seq_id] for q in self.scheduler.seq_manager.get_all_sequences()}
-
-    def table(self, seq: Any) -> list[int]:
-        """The allocator's table, in physical blocks."""
-        return [int(b) for b in self.allocator.get_physical_blocks(seq.logical_blocks.get_real_blocks())]
-
-    def physical(self, block: int) -> int:
-        """The physical id of a logical block."""
-        return int(self.allocator._log_mem.phy_map[block])
-
-    def cached(self) -> set[int]:
-        """Logical blocks in the trie."""
-        found: set[int] = set()
-        nodes = list(self.scheduler.block_trie._roots.values())
-        while nodes:
-            node = nodes.pop()
-            nodes += node.children.values()
-            if node.block_id >= 0:
-                found.add(int(node.block_id))
-        return found
-
-    def idle(self) -> list[int]:
-        """Blocks that nothing but the trie refers to, by physical id."""
-        return [self.physical(b) for b in sorted(self.cached()) if int(self.allocator._log_mem.ref_count[b]) == 1]
-
-    def waiting(self) -> list[Any]:
-        """Who waits, in the order in which a prefill looks at them."""
-        return sorted(self.scheduler.waiting, key=lambda seq: seq.arrive_time)
-
-    def running(self) -> list[Any]:
-        """Who runs, by the scheduler's own books."""
-        kept = (self.status.RUNNING, self.status.READY)
-        return [seq for status in kept for seq in self.scheduler.seq_manager.get_sequences(status).values()]
-
-    def sent(self, batch: list[Any], inputs: Any) -> list[tuple[str, list[int]]]:
-        """The block table that the workers are told, per sequence: of the message, whose rows are filled with zeros."""
-        rows = inputs.block_offsets.tolist()
-        return [(self.name(q), row[: self.told.get(q.seq_id, len(row))]) for q, row in zip(batch, rows, strict=True)]
-
-    def turned(self, batch: list[Any]) -> list[Any]:
-        """The batch of a decode in the order in which it was looked at; who was not comes last."""
-        order = {id(seq): i for i, seq in enumerate(self.looked)}
-        return sorted(batch, key=lambda seq: order.get(id(seq), len(order)))
-
-    # -- inside ------------------------------------------------------------------------------------------------------
+    def _admissions(self) -> int:
+        return int(self.scheduler.num_ready())
 
     def _hook(self) -> None:
-        scheduler, manager = self.scheduler, self.manager
+        scheduler = self.scheduler
         helper, lifecycle = scheduler.eviction_helper, scheduler.sequence_lifecycle
-        make_room, allocate, free = helper.try_make_capacity_for, manager.allocate, self.allocator.free
+        make_room = helper.try_make_capacity_for
         release, preempt = lifecycle.release_paging_resources, scheduler.preempt_seqs
-        trie = scheduler.block_trie
-        match, hang, evict = trie.match, trie.allocate, trie.evict
-        tables, decode, lacking = scheduler.get_block_tables, scheduler.schedule_running, manager.num_required_blocks
+        match, decode = scheduler.block_trie.match, scheduler.schedule_running
 
         def making_room(seq: Any, *args: Any, **kwargs: Any) -> Any:
             self.asked = self.lacks = seq  # while it is asked, too: others give back their blocks then
@@ -130,73 +41,27 @@ class Watch:
                 self.matched[seq.seq_id] = blocks
             return answer
 
-        def hanging(seq: Any) -> Any:
-            table, cached = self.table(seq), self.cached()
-            answer = hang(seq)
-            changed = [(old, new) for old, new in zip(table, self.table(seq), strict=True) if old != new]
-            after = self._after(seq) + 1  # the grant for which it was allocated is made
-            if changed:
-                old, new = ([pair[i] for pair in changed] for i in (0, 1))
-                act = {"act": "exchange", "after": after, "request": self.name(seq), "blocks": old, "instead": new}
-                self.acts.append(act)
-            if fresh := sorted(map(self.physical, self.cached() - cached)):
-                self.acts.append({"act": "publish", "after": after, "request": self.name(seq), "blocks": fresh})
-            return answer
-
-        def evicting(*args: Any, **kwargs: Any) -> Any:
-            cached = {b: self.physical(b) for b in self.cached()}
-            answer = evict(*args, **kwargs)
-            if gone := sorted(cached[b] for b in cached.keys() - self.cached()):
-                self._act("withdraw", blocks=gone)
-            return answer
-
-        def allocating(seq: Any, *args: Any, **kwargs: Any) -> Any:
-            hit = self.matched.pop(seq.seq_id, [])
-            before = len(seq.logical_blocks) - len(hit)
-            if hit:
-                self.hits.append([self.name(seq), int(seq.num_history_ids)])
-            answer = allocate(seq, *args, **kwargs)
-            if added := self.table(seq)[before:]:
-                self.deltas.append([self.name(seq), 0, added])
-            return answer
-
-        def freeing(blocks: Any) -> Any:
-            physical = [int(b) for b in self.allocator.get_physical_blocks(blocks)]
-            before = [int(n) for n in self.allocator.get_ref_count(blocks)]
-            answer = free(blocks)
-            after = [int(n) for n in self.allocator.get_ref_count(blocks)]
-            self.back += [b for b, had, has in zip(physical, before, after, strict=True) if has < had]
-            return answer
-
         def releasing(seq: Any) -> Any:
             self.back = []
             hit = self.matched.pop(seq.seq_id, [])  # a hit that came to nothing was never told of
             nothing = len(seq.logical_blocks) == len(hit)
             answer = release(seq)
-            for block in hit:
-                self.back.reverse()
-                self.back.remove(block)
-                self.back.reverse()
+            back = self._given_back(hit)
             if self.stepping and not (hit and nothing):
-                self._act("release", request=self.name(seq), blocks=[[*self.back]], computed=int(seq.num_history_ids))
+                self._act("release", request=self.name(seq), blocks=[back], computed=int(seq.num_history_ids))
             elif not self.stepping:
-                self.returned.setdefault(self.name(seq), []).extend(self.back)
+                self.returned.setdefault(self.name(seq), []).extend(back)
             return answer
 
         def preempting(seqs: Any) -> Any:
             seqs = list(seqs)
-            ran = [seq for seq in seqs if seq.status in (self.status.RUNNING, self.status.READY)]
+            ran = [seq for seq in seqs if seq.status in self.going]
             served = [self.name(self.lacks)] if self.lacks is not None else []
             at = len(self.acts)
             answer = preempt(seqs)
             for seq in ran:
-                if seq.status not in (self.status.RUNNING, self.status.READY):
+                if seq.status not in self.going:
                     self._demoted(seq, served, at)
-            return answer
-
-        def telling(seqs: Any) -> Any:
-            answer = tables(seqs)
-            self.told = {seq.seq_id: len(row) for seq, row in zip(seqs, answer, strict=True)}
             return answer
 
         def decoding(running: Any, *args: Any, **kwargs: Any) -> Any:
@@ -205,39 +70,6 @@ class Watch:
             self.decoding = False
             return answer
 
-        def looking(seq: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.decoding and all(other is not seq for other in self.looked):
-                self.looked.append(seq)
-                self.lacks = None
-            return lacking(seq, *args, **kwargs)
-
-        trie.match, trie.allocate, trie.evict = matching, hanging, evicting
-        helper.try_make_capacity_for, manager.allocate, self.allocator.free = making_room, allocating, freeing
+        helper.try_make_capacity_for, scheduler.block_trie.match = making_room, matching
         lifecycle.release_paging_resources, scheduler.preempt_seqs = releasing, preempting
-        scheduler.get_block_tables, scheduler.schedule_running, manager.num_required_blocks = telling, decoding, looking
-
-    def _demoted(self, seq: Any, served: list[str], at: int) -> None:
-        name = self.name(seq)
-        self.acts.insert(
-            at,
-            {"act": "demote", "after": self._after(seq), "request": name, "cause": "growth", "beneficiaries": served},
-        )
-        self.preempted.add(name)
-        for index, other in enumerate(self.waiting()):
-            if other is seq:
-                self._act("requeue", seq, request=name, queue="waiting", index=index, known=int(seq.num_all_ids))
-                break
-
-    def _after(self, seq: Any = None) -> int:
-        """Grants made before what happens now: of a decode, those looked at before; else, admissions."""
-        if not self.decoded:
-            return int(self.scheduler.num_ready())
-        turn, count = seq if seq is not None else self.asked, 0
-        for other in self.looked:
-            if other is turn:
-                break
-            count += other.status is self.status.RUNNING
-        return count
-
-    def _act(self, act: str, seq: Any = None, **fields: Any) -> None:
-        self.acts.append({"act": act, "after": self._after(seq), **fields})
+        scheduler.schedule_running = decoding

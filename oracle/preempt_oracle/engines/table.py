@@ -83,12 +83,12 @@ ENGINES: Mapping[str, EngineSpec] = {
             name="lmdeploy",
             distribution="lmdeploy",
             kind="torch",
-            versions=("0.18.0",),
+            versions=("0.10.2", "0.18.0"),  # 0.10.2: of before November 2025, and of another generation
             child="lmdeploy_child.py",
             policies=("lmdeploy",),
             probe={**_SMALL, "policy": "lmdeploy", "lookahead": 1},
             size="0.4 GB, on a base of 1 GB",
-            files=("lmdeploy/pytorch/paging/scheduler.py", "lmdeploy/pytorch/engine/inputs_maker.py"),
+            files=("lmdeploy/pytorch/paging/scheduler.py", "lmdeploy/pytorch/engine/engine.py"),
             # Imported by the package itself; xgrammar, which it imports too, is in the base.
             extra=(
                 *("mmengine-lite==0.10.7", "addict==2.4.0", "termcolor==3.3.0", "yapf==0.43.0"),

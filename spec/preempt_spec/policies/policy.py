@@ -19,6 +19,7 @@ class Victim(Enum):
     LAST_UNPLANNED = "the last running request not yet considered in this step; the requester if there is none"
     LATEST_UNPLANNED = "the latest arrival not yet considered in this step; the requester if there is none"
     ITSELF_NEWEST_FIRST = "the requester itself; who runs is looked at from the last position to the first"
+    ITSELF_OLDEST_FIRST = "the requester itself; who runs is looked at from the first position to the last"
     FEWEST_OUTPUTS = "the fewest outputs; of equals the longest prompt, then the last position; never the only one"
     LAST_STARVED = (
         "behind a whole pass, the last of those it found no room for, until the others fit together in the next step; "

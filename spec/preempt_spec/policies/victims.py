@@ -28,7 +28,7 @@ def eligible(s: View, requester: str) -> tuple[str, ...]:
     """Who may be preempted for `requester`, in the order in which they are looked at."""
     if s.policy.victim in (Victim.LAST_RUNNING, Victim.WORST_PRIORITY):
         return tuple(s.running)
-    if s.policy.victim is Victim.ITSELF_NEWEST_FIRST:
+    if s.policy.victim in (Victim.ITSELF_NEWEST_FIRST, Victim.ITSELF_OLDEST_FIRST):
         # Whoever cannot grow goes; whose turn came earlier was served, or is gone.
         stuck = tuple(r for r in s.running if r not in s.plan.granted and not fits(s, r))
         return stuck or ((requester,) if s.request(requester).place is Place.RUNNING else ())
@@ -49,6 +49,8 @@ def victim(s: View, requester: str) -> str | None:
     match s.policy.victim:
         case Victim.LAST_RUNNING | Victim.LAST_UNPLANNED | Victim.ITSELF_NEWEST_FIRST | Victim.LAST_STARVED:
             return who[-1] if who else None
+        case Victim.ITSELF_OLDEST_FIRST:
+            return who[0] if who else None
         case Victim.WORST_PRIORITY:
             order = [(s.request(r).priority, s.request(r).arrival, -i, r) for i, r in enumerate(who)]
         case Victim.LATEST_UNPLANNED:

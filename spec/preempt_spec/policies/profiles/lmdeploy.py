@@ -17,7 +17,7 @@ from preempt_spec.policies.policy import (
     Slots,
     Victim,
 )
-from preempt_spec.policies.profiles.profile import CORE_WITH_WORKER, PLAIN, Profile
+from preempt_spec.policies.profiles.profile import CORE_WITH_WORKER, PLAIN, Deviation, Profile
 
 _PAGING = "LMDeploy 0.18.0 pytorch/paging"
 _MAKER = "LMDeploy 0.18.0 pytorch/engine/inputs_maker.py"
@@ -63,4 +63,19 @@ LMDEPLOY = Profile(
         "hidden": "the count of decodes since a prefill (do_prefill_default) decides whose turn it is",
     },
     core=CORE_WITH_WORKER,
+    # Of 0.10.2 the other knobs are the same, as far as it is judged: with `prefill_interval` 1, room for one token and
+    # room for prefill_interval tokens (its pytorch/paging/scheduler.py, _schedule_decoding()) are the same. Its
+    # admissions take no more than what is known; who is admitted may take as little as that under any policy.
+    deviations=(
+        Deviation(
+            knob="victim",
+            value=Victim.ITSELF_OLDEST_FIRST,
+            engine="lmdeploy",
+            versions=("0.10.2",),
+            why="contract (0.18.0): who came last is looked at first, so that it leaves for those before it; earlier "
+            "versions look at the oldest first (pytorch/paging/scheduler.py, _schedule_decoding(): `for seq in "
+            "running`), which leaves where a younger one could have, and whose blocks the younger ones then take",
+            scenario="pages of 2, pool of 4: two requests outgrow it together, and the first preempts itself",
+        ),
+    ),
 )
