@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from preempt_oracle.engines.child import Reply
-    from preempt_oracle.engines.lmdeploy_engine import Loop
-    from preempt_oracle.engines.lmdeploy_engine_old import Loop as OlderLoop
+    from preempt_oracle.engines.lmdeploy_engine import Sessions
 else:
-    Reply = Loop = OlderLoop = Any
+    Reply = Any
+    Sessions = Any
 
 
 class Books:
@@ -24,7 +24,7 @@ class Books:
 
     block_of = "block_id"  # what a node of the trie calls its block
 
-    def __init__(self, loop: Loop | OlderLoop) -> None:
+    def __init__(self, loop: Sessions) -> None:
         self.loop, self.scheduler = loop, loop.scheduler
         self.manager = self.scheduler.block_manager
         self.allocator = self.manager.allocator

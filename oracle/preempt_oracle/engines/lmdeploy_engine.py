@@ -90,6 +90,8 @@ class Sessions:
     calls: asyncio.AbstractEventLoop
     lib: types.SimpleNamespace
     scheduler: Any
+    going: tuple[str, ...]  # the states in which a sequence runs
+    flying: str  # the state of one that is in a frame
     sessions = 0
 
     def count_blocks_by(self, dates: Any) -> None:
@@ -113,6 +115,10 @@ class Sessions:
         torch = self.lib.torch
         stopped = [seq.num_new_tokens + 1 >= seq.sampling_param.max_new_tokens for seq in batch]
         return self.lib.outputs(next_token_ids=torch.tensor(tokens), stopped=torch.tensor(stopped))
+
+    def step(self) -> tuple[list[Any], Any, Any]:
+        """One decision: the batch, and its inputs, of a prefill or of a decode; an empty batch has none."""
+        raise NotImplementedError
 
     def end(self, seq: Any) -> None:
         """What the engine does at the end of a session, once its last response is sent."""
@@ -142,8 +148,8 @@ def require_books(scheduler: Any) -> None:
 class Loop(Sessions):
     """One scheduler, its inputs maker, and the part of the engine's loop that is no input or output."""
 
-    going = ("RUNNING", "READY")  # the states in which a sequence runs
-    flying = "RUNNING"  # the state of one that is in a frame
+    going = ("RUNNING", "READY")
+    flying = "RUNNING"
 
     def __init__(
         self,

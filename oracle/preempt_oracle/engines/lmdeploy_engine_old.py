@@ -69,8 +69,8 @@ def load() -> types.SimpleNamespace:
 class Loop(Sessions):
     """One scheduler, the engine and the inputs maker around it, and what of its loop is no input or output."""
 
-    going = ("RUNNING", "LOCKED")  # the states in which a sequence runs
-    flying = "LOCKED"  # the state of one that is in a frame
+    going = ("RUNNING", "LOCKED")
+    flying = "LOCKED"
 
     def __init__(
         self,
