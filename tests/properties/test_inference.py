@@ -34,20 +34,20 @@ from preempt_spec.system import clauses, run
 pytestmark = pytest.mark.long  # seconds each; what the commands make of it is in tests/oracle/cli/test_infer.py
 
 #: Of an engine that prefills first, and of one that passes over, nothing more can be told than what these leave.
-RARELY = {"phase", "after_preemption", "fence", "gate", "oversize", "progress", "stale", "twins"}
-BATCHES = {"after_preemption", "after_self", "slots", "publish", "fence", "gate", "oversize", "stale", "twins"}
+RARELY = {"phase", "after_preemption", "fence", "gate", "hits", "oversize", "progress", "reads", "stale", "twins"}
+BATCHES = {"after_preemption", "after_self", "publish", "fence", "gate", "oversize", "stale", "twins"}
 #: What no run of the reference can tell, as long as the other knobs are as they are.
 LEFT_OPEN: dict[str, set[str]] = {
-    "vllm-fcfs": {"victim", "after_self", "fence", "gate", "memory", "oversize", "twins"},
-    "vllm-priority": {"fence", "gate", "memory", "oversize", "twins"},
+    "vllm-fcfs": {"victim", "after_self", "fence", "gate", "hits", "memory", "oversize", "twins"},
+    "vllm-priority": {"fence", "gate", "hits", "memory", "oversize", "twins"},
     "nano-vllm": RARELY | {"victim", "requeue", "after_self", "memory"},
     "vidur-vllm": RARELY | {"after_self", "memory"},
     "vllm-v0-swap": RARELY - {"after_preemption"} | {"victim", "after_self"},
-    "lmdeploy": RARELY | {"victim"},
+    "lmdeploy": RARELY | {"victim", "idle"},
     "sglang-retract": RARELY | {"memory", "publish"},
     "sglang-priority": RARELY | {"memory", "publish"},
     "hf-cb": BATCHES | {"memory"},
-    "hf-cb-prefill-first": BATCHES | {"victim", "memory"},
+    "hf-cb-prefill-first": BATCHES | {"memory"},
     "hf-cb-offload": BATCHES,
 }
 
