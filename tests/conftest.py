@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 LIVE = ("vllm", "transformers", "sglang", "lmdeploy", "light", "long", "browser")
 
 #: Profiles that differ from another in little: what is done for every profile is `long` for them.
-NEIGHBOURS = {"vidur-vllm", "hf-cb-prefill-first", "hf-cb-offload"}
+NEIGHBOURS = {"vidur-vllm", "sglang-retract", "hf-cb-prefill-first", "hf-cb-offload"}
 
 # The same examples on every machine, so that a red run can be repeated. Two busy cores make generation slow now and
 # then, which says nothing about the code. `--hypothesis-profile explore` searches afresh.
