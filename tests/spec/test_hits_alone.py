@@ -12,6 +12,7 @@ from preempt_spec import events as ev
 from preempt_spec.policies import blocks, pressure, visits
 from preempt_spec.policies.policy import Hits, Idle, Reads
 from preempt_spec.reference import OBSERVES
+from preempt_spec.rules.resume import runs_on_what_is_there
 from preempt_spec.state import State
 from preempt_spec.system import apply, check
 
@@ -90,6 +91,33 @@ def test_it_goes_on_where_its_hit_ends(after: After):
 )
 def test_it_runs_on_its_hit_and_on_nothing_else(after: After, load: ev.Load, rule: str):
     assert rule in broken(begun(after, 5), step(load))
+
+
+def words(s: State, load: ev.Load) -> list[str | None]:
+    return list(runs_on_what_is_there(s, load))
+
+
+def test_a_hit_leaves_a_token_to_compute(after: After):
+    s = apply(begun(after), ev.Arrive("e", PROMPT, 2))
+    load = ev.Load("e", 4, ((0, 1),), 0, 4, True)
+    assert words(s, load) == ["e runs with 4 tokens, 4 hit; a hit may cover 3"]
+    assert words(s, evolve(load, runs=False)) == []
+
+
+def test_a_hit_of_one_token_is_one(after: After):
+    step = ev.Step(0, ("a",), (2,), (0,), (ev.Delta("a", 0, (0, 1)),), (ev.Sent("a", 0, (0, 1), True),))
+    s = after(ev.Arrive("a", (1, 2), 2), step, policy="hf-cb", page=1, caching=True)
+    s = apply(s, ev.Arrive("b", (1, 3), 2))
+    assert words(s, ev.Load("b", 1, ((0,),), 0, 1, True)) == [None]
+    assert words(s, ev.Load("b", 0, ((),), 0, 0, True)) == ["b runs with 0 tokens, 0 hit; a hit may cover 1"]
+
+
+def test_without_a_cache_nothing_is_hit(after: After):
+    s = begun(after)
+    assert words(s, HIT) == [None]
+    assert words(evolve(s, limits=evolve(s.limits, caching=False)), HIT) == [
+        "b runs with 4 tokens; resident blocks hold 4 of its prefix"
+    ]
 
 
 def test_elsewhere_a_hit_admits_nobody(after: After):

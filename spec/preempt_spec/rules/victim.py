@@ -215,12 +215,11 @@ def may_make_way(s: View, e: Demote) -> Iterator[str | None]:
 @on(CHOICE, Close, "demote trigger")
 def nobody_worse_stays(s: View, e: Close) -> Iterator[str | None]:
     """Nobody who goes before a victim of an admission runs on: a decision names several at once, in no order."""
-    if s.plan.displaced:
+    for v, w in s.plan.displaced:
         worst = first_of_those_who_stay(s)
-        for v, w in s.plan.displaced:
-            if v in s.live() and s.request(v).place is not Place.RUNNING and worst is not None:
-                right = leaving_key(s.request(worst)) < leaving_key(s.request(v))
-                yield None if right else f"{v} was preempted for the admission of {w}, and {worst} goes before it"
+        if v in s.live() and s.request(v).place is not Place.RUNNING and worst is not None:
+            right = leaving_key(s.request(worst)) < leaving_key(s.request(v))
+            yield None if right else f"{v} was preempted for the admission of {w}, and {worst} goes before it"
 
 
 RESET = rule(

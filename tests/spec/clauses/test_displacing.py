@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from preempt_spec import events as ev
+from preempt_spec.micro import Close
 from preempt_spec.policies.displacing import (
     ample,
     displaceable,
@@ -17,6 +18,7 @@ from preempt_spec.policies.displacing import (
     slots,
 )
 from preempt_spec.reference import OBSERVES
+from preempt_spec.rules import victim
 from preempt_spec.state import State
 from preempt_spec.system import apply, check
 
@@ -119,6 +121,37 @@ def test_a_further_victim_needs_a_reason(after: After):
     both = (*goes("b", 1), *goes("a", 0, index=2, supply=1))
     assert broken(begun(after), admits(*both)) == {"victim/minimal"}
     assert broken(begun(after, blocks=5), admits(*both, block=4)) == set()
+
+
+def test_a_further_victim_is_judged_behind_all_that_go_before_it(at: At):
+    """Of an admission's victims, told in any order: only of the last to go can be said that it was one too many."""
+    rows = {n: {**RUNNING[n], "table": ()} for n in "acd"}
+
+    def says(*before: str, since: tuple[int, int] = (0, 1)) -> list[str | None]:
+        running = {"c": {**rows["c"], "since": since}}
+        waiting = {**WAITING, **{n: rows[n] for n in before}}
+        plan = {"displaced": tuple((n, "w") for n in before), "served": ("w",)}
+        s = at("sglang-priority", running, waiting, max_running=3, blocks=40, plan=plan)
+        return list(victim.nobody_further_makes_way(s, ev.Demote("c", 0, "admission", ("w",), "slots", 1, 2)))
+
+    assert says("d") == ["a further victim, c: w has a slot, and room for all that anybody may emit"]
+    assert says("a") == []
+    assert says("d", "a") == []
+    assert says("d", since=(0, 2)) == []  # neither goes before the other
+
+
+def test_whom_nobody_worse_outlasts(at: At, close: Callable[..., Close]):
+    def says(v: str, since: tuple[int, int] = (0, 2), **rows: Any) -> list[str | None]:
+        running = {"a": RUNNING["a"], "c": {**RUNNING["c"], "since": since}, **rows}
+        s = at("sglang-priority", running, {"d": RUNNING["d"]}, plan={"displaced": ((v, "w"),)})
+        return list(victim.nobody_worse_stays(s, close()))
+
+    wrong = ["d was preempted for the admission of w, and c goes before it"]
+    assert says("d", (0, 1)) == [None]
+    assert says("d", (0, 3)) == wrong
+    assert says("d", (0, 2)) == wrong
+    assert says("gone") == []
+    assert says("a") == []  # it is back already
 
 
 def test_who_may_be_displaced(at: At):

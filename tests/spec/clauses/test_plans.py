@@ -170,6 +170,34 @@ def test_nothing_is_resident_on_an_empty_host(after):
     ]
 
 
+def test_an_admission_goes_on_behind_what_the_host_holds(after):
+    """Its pages are written over on the device; the copy that brings them may come in this very step."""
+    first = ev.Step(0, ("a",), (4,), (0,), (ev.Delta("a", 0, (0, 1)),), (ev.Sent("a", 0, (0, 1), True),))
+    other = ev.Step(1, ("c",), (4,), (0,), (ev.Delta("c", 0, (0, 1)),), (ev.Sent("c", 0, (0, 1), True),))
+    s = after(
+        *(ev.Arrive("a", (1, 2, 3, 4), 1), first, ev.CopyStart(1, "out", ((0, 0, 0), (1, 1, 0))), ev.CopyDone(1, True)),
+        *(ev.Deliver(0, ("a",), ((9,),)), ev.Finish("a", "length", ((0, 1),))),
+        *(ev.Arrive("c", (7, 7, 7, 7), 2), other, ev.Arrive("b", (1, 2, 3, 4, 5), 2)),
+        host=4,
+        caching=True,
+    )
+    assert said(resume.no_more_than_resident(s, Grant("b", 1, 4, ((2, 3, 4),), 4))) == [None]
+    assert s.best_hit("b") == 0
+
+
+def test_an_admission_goes_on_behind_what_the_device_holds(after):
+    """Whatever of it is in the host tier, which is asked for a recurrent state whole."""
+    tables, sent = ((0,), (1,)), (ev.Sent("a", 0, (0,), True), ev.Sent("a", 1, (1,), True))
+    first = ev.Step(0, ("a",), (2,), (0,), tuple(ev.Delta("a", g, t) for g, t in enumerate(tables)), sent)
+    s = after(
+        *(ev.Arrive("a", (1, 2), 2), first, ev.Arrive("b", (1, 2, 3), 2)),
+        groups=("full", "recurrent"),
+        host=4,
+        caching=True,
+    )
+    assert said(resume.no_more_than_resident(s, Grant("b", 1, 2, ((0, 2), (3,)), 2))) == [None]
+
+
 def test_one_host_pool_is_enough_for_a_hit(after):
     """Where some group has no host blocks, the others may still bring something."""
     some, none = (after(ev.Arrive("a", (1, 2, 3, 4), 2), groups=("full", "sliding"), host=h) for h in (4, 0))
