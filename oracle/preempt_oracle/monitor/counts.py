@@ -66,6 +66,7 @@ _TOGETHER: Mapping[str, tuple[type, str]] = {
 _SILENT = (
     "not_granted_again",
     "granted_nothing",
+    "nobody_who_fits_overtaken",
     "no_blocks_without_a_grant",
     "not_left_to_starve",
     "out_of_every_queue",

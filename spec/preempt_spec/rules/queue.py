@@ -13,7 +13,7 @@ from preempt_spec.policies.policy import AfterPreemption, Idle, Memory, Return
 from preempt_spec.policies.pressure import fits
 from preempt_spec.policies.queues import requeue_at
 from preempt_spec.policies.victims import excused
-from preempt_spec.policies.visits import readable
+from preempt_spec.policies.visits import passes_over, readable
 from preempt_spec.rules.rule import Kind, on, rule
 from preempt_spec.view import HOLE, Place, View, with_holes
 
@@ -154,7 +154,16 @@ ORDER = rule(
 @on(ORDER, Load)
 def nobody_overtaken(s: View, e: Grant | Load) -> Iterator[str | None]:
     """The admitted request is the first that is ready. Who was loading already had its turn."""
-    if s.request(e.request).place in (Place.WAITING, Place.SWAPPED):
+    if s.request(e.request).place in (Place.WAITING, Place.SWAPPED) and not passes_over(s.policy):
+        first = overtaken(s, e.request)
+        yield None if first is None else f"{e.request} was admitted before {first}"
+
+
+@on(ORDER, Grant, "blocks")
+@on(ORDER, Load, "blocks")
+def nobody_who_fits_overtaken(s: View, e: Grant | Load) -> Iterator[str | None]:
+    """Where a step passes over who does not fit: nobody older that fits, whatever it hits, is passed over."""
+    if s.request(e.request).place in (Place.WAITING, Place.SWAPPED) and passes_over(s.policy):
         first = overtaken(s, e.request)
         yield None if first is None else f"{e.request} was admitted before {first}"
 
