@@ -4,7 +4,8 @@ The convention. A block of code with a line `$ preempt-oracle …` is run, page 
 examples/ and oracle/; `$ cd` is followed. A command ends with the code that its comment names (`# exit 1`), or with 0.
 A comment right above a block says what is otherwise:
 
-    <!-- needs: WHAT -->     it needs an engine, a network or somebody's own scheduler: its commands are only parsed
+    <!-- live -->            each of its commands is a test by itself, under the marker of the engine that it names
+    <!-- needs: WHAT -->     what no test has (a model, a published package): its commands are only parsed
     <!-- run by: TEST -->    that test runs it, and compares its output
     <!-- generated: … -->    `python -m preempt_oracle.docs --check` runs it
     <!-- long -->            it takes more than a second: the page has the marker `long`
@@ -14,9 +15,11 @@ A comment right above a block says what is otherwise:
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +30,16 @@ from attrs import frozen
 from click.testing import CliRunner
 
 from preempt_oracle.cli.main import COMMANDS, cli
+from preempt_oracle.engines import environments
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"(?:^<!-- ([^\n]*?) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 PROMPT = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.M)
 NAME = "preempt-oracle"
+
+#: Engine → the marker of its live tests, where that is not its name.
+MARKERS = {"vidur": "light", "nano-vllm-fork": "light"}
 
 
 @frozen
@@ -106,7 +113,14 @@ def run(words: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> str:
         case ["cd", where]:
             monkeypatch.chdir(where)
             return ""
-        case [program, *rest] if program == NAME:
+        case ["pytest", *rest]:
+            env = {k: v for k, v in os.environ.items() if k not in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")}
+            env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+            ran = [sys.executable, "-m", "pytest", *rest]
+            done = subprocess.run(ran, env=env, capture_output=True, text=True, timeout=300, check=False)
+            assert done.returncode == code, done.stdout + done.stderr
+            return done.stdout
+        case [program, *rest] if program.rpartition("/")[2] == NAME:
             if any(word.startswith("node ") for word in rest) and shutil.which("node") is None:
                 pytest.skip("node is absent")
             result = CliRunner().invoke(cli, rest, prog_name=NAME)
@@ -129,6 +143,32 @@ def test_the_commands_of_a_page_do_what_it_says(page, folder, monkeypatch):
         elif block.kind in ("", "long"):
             for words, code in block.commands:
                 printed = run(words, code, monkeypatch)
+
+
+def engines(words: list[str]) -> list[tuple[str, str]]:
+    """The engines that a command names, with their versions."""
+    return [environments.requirement(word) for word in words if word.partition("==")[0] in environments.ENGINES]
+
+
+def live() -> Iterator[object]:
+    """The commands of the blocks that are `live`, each once. One that names no engine is `long`."""
+    seen: set[str] = set()
+    for page in PAGES:
+        for words, code in (c for b in blocks(page) if b.kind == "live" for c in b.commands):
+            command = shlex.join(words[1:])
+            if command not in seen:
+                seen.add(command)
+                markers = {MARKERS.get(engine, engine) for engine, _ in engines(words)} or {"long"}
+                marks = [getattr(pytest.mark, marker) for marker in markers]
+                yield pytest.param(words, code, id=f"{name(page)}: {command}", marks=marks)
+
+
+@pytest.mark.parametrize(("words", "code"), [*live()])
+def test_a_command_that_drives_an_engine_ends_as_its_page_says(words, code, folder, monkeypatch):
+    for engine, version in engines(words):
+        if environments.ready(engine, version) is None:
+            pytest.skip(f"{engine} is absent: preempt-oracle engines install {engine}=={version}")
+    run(words, code, monkeypatch)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -158,8 +198,8 @@ def parsed(words: list[str]) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_command_and_file_that_a_page_names_is_there(page):
     text = page.read_text(encoding="utf-8")
-    named = re.findall(rf"`{NAME} ([a-z][a-z-]*)", text)
-    assert [word for word in named if word not in COMMANDS] == []
+    commands = re.findall(rf"`{NAME} ([a-z][a-z-]*)", text)
+    assert [word for word in commands if word not in COMMANDS] == []
     plugin = (ROOT / "oracle" / "preempt_oracle" / "pytest_plugin.py").read_text(encoding="utf-8")
     assert [option for option in re.findall(r"--preempt-[a-z-]+", text) if f'"{option}"' not in plugin] == []
     for block in blocks(page):
