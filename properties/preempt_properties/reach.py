@@ -164,10 +164,16 @@ def _of_step(state: State, step: ev.Step) -> Iterator[str]:
     if step.observed.free is not None and not min(step.observed.free):
         yield "full pool"
     hits = {h.request: h.tokens for h in step.hits}
-    if step.resumed:
+    back = {b.request: b.known or 1 for b in step.resumed}
+    for a in step.acts:
+        if isinstance(a, ev.Load) and a.runs:  # admitted by its hit alone, to be granted tokens another time
+            hits[a.request] = a.hit or 0
+            if state.request(a.request).incarnation:
+                back[a.request] = len(state.request(a.request).tokens)
+    if back:
         yield "resume"
-    for back in step.resumed:
-        if 0 < hits.get(back.request, 0) < ((back.known or 1) - 1) // max(state.pages) * max(state.pages):
+    for request, known in back.items():
+        if 0 < hits.get(request, 0) < (known - 1) // max(state.pages) * max(state.pages):
             yield "partial-hit resume"
     owned = {b for r in state.requests.values() for b in r.tables[0]}
     if any(d.request in hits and owned.intersection(d.blocks) for d in step.blocks):

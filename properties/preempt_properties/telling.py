@@ -32,7 +32,7 @@ from preempt_spec.policies.policy import (
 )
 from preempt_spec.reference import OBSERVES, Reference
 
-#: Values that only allow more than those before them.
+#: Values that only allow more than those before them, but for what a test of this table names.
 WIDER: Mapping[str, tuple[tuple[Enum, ...], ...]] = {
     "need": ((Need.GROWTH, Need.TOGETHER), (Need.GROWTH, Need.AHEAD)),
     "phase": ((Phase.MIXED, Phase.PREFILL_FIRST, Phase.TURNS), (Phase.MIXED, Phase.DECODE_FIRST)),

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from preempt_spec.events import Demote, Release, Requeue, Unplan
 from preempt_spec.micro import Close, ControlDone, Grant
-from preempt_spec.policies.displacing import ample, displaceable, first_of_those_who_stay, leaving_key, slots
+from preempt_spec.policies.displacing import (
+    ample,
+    displaceable,
+    displaces,
+    first_of_those_who_stay,
+    leaving_key,
+    slots,
+)
 from preempt_spec.policies.policy import Memory
 from preempt_spec.policies.policy import Release as When
 from preempt_spec.policies.pressure import fits, makes_room_for_one, pressure
@@ -38,8 +45,8 @@ def declared_cause(s: View, e: Demote) -> Iterator[str | None]:
 
 
 def _waits(s: View, e: Demote) -> str | None:
-    """The waiting request for which a victim of an admission makes way, if there is one such."""
-    who = e.beneficiaries if e.cause == "admission" else ()
+    """The one request that waits, for whose admission this victim makes way; None where the policy has no such victims."""
+    who = e.beneficiaries if e.cause == "admission" and displaces(s.policy) else ()
     return who[0] if len(who) == 1 and who[0] in s.waiting else None
 
 

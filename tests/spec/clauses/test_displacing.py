@@ -36,7 +36,7 @@ def full(at: At, **more: Any) -> State:
     return at("sglang-priority", RUNNING, WAITING, **{"max_running": 3, **more})
 
 
-def begun(after: After, priorities: tuple[int, int] = (1, 2), **limits: Any) -> State:
+def begun(after: After, priorities: tuple[int, int] = (1, 2), **more: Any) -> State:
     """Two run, one token each in a page each, and `w`, the best, waits for a slot."""
     first, second = priorities
     return after(
@@ -48,8 +48,7 @@ def begun(after: After, priorities: tuple[int, int] = (1, 2), **limits: Any) -> 
         ),
         ev.Deliver(0, ("a", "b"), ((8,), (9,)), emitted=((8,), (9,))),
         ev.Arrive("w", (3,), 4),
-        policy="sglang-priority",
-        **{"max_running": 2, **limits},
+        **{"policy": "sglang-priority", "max_running": 2, **more},
     )
 
 
@@ -114,6 +113,13 @@ def test_who_makes_way_does_so_for_one_that_waits(after: After, beneficiaries: t
     assert isinstance(demote, ev.Demote)
     wrong = ev.Demote("b", 0, "admission", beneficiaries, "slots", 1, 0)
     assert "victim/trigger" in broken(begun(after), admits(wrong, *rest))
+
+
+@pytest.mark.parametrize("policy", ["vllm-priority", "sglang-retract"])
+def test_where_nobody_makes_way_for_an_admission_that_is_all_there_is_to_say(after: After, policy: str):
+    """Neither that a slot is free, nor that the best went: only who declares the cause says when it holds."""
+    s = begun(after, policy=policy, max_running=3)
+    assert broken(s, admits(*goes("a", 0))) == {"victim/trigger"}
 
 
 def test_a_further_victim_needs_a_reason(after: After):
