@@ -45,7 +45,7 @@ def declared_cause(s: View, e: Demote) -> Iterator[str | None]:
 
 
 def _waits(s: View, e: Demote) -> str | None:
-    """The one request that waits, for whose admission this victim makes way; None where the policy has no such victims."""
+    """The waiting request for whose admission this victim makes way; None where the policy has no such victims."""
     who = e.beneficiaries if e.cause == "admission" and displaces(s.policy) else ()
     return who[0] if len(who) == 1 and who[0] in s.waiting else None
 

@@ -122,6 +122,12 @@ def test_where_nobody_makes_way_for_an_admission_that_is_all_there_is_to_say(aft
     assert broken(s, admits(*goes("a", 0))) == {"victim/trigger"}
 
 
+def test_a_victim_of_pressure_makes_way_for_nobody(at: At):
+    """Even if it is told to be one for a request that waits."""
+    s, e = full(at, max_running=4), ev.Demote("a", 0, "growth", ("w",), "blocks", 1, 0)
+    assert [*victim.no_slot_was_free(s, e), *victim.may_make_way(s, e)] == []
+
+
 def test_a_further_victim_needs_a_reason(after: After):
     """Of 8 blocks `w` may come to need 3, with one for an estimate's sake, and `a` 2 more: 6 were free behind `b`."""
     both = (*goes("b", 1), *goes("a", 0, index=2, supply=1))
