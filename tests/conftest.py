@@ -20,6 +20,9 @@ LIVE = ("vllm", "transformers", "sglang", "lmdeploy", "light", "long", "browser"
 #: Profiles that differ from another in little: what is done for every profile is `long` for them.
 NEIGHBOURS = {"vidur-vllm", "sglang-retract", "hf-cb-prefill-first", "hf-cb-offload"}
 
+#: Two that differ much: what takes about a second for each profile (marker `profiles`) is `long` for all others.
+CONTRASTS = {"vllm-fcfs", "vllm-v0-swap"}
+
 # The same examples on every machine, so that a red run can be repeated. Two busy cores make generation slow now and
 # then, which says nothing about the code. `--hypothesis-profile explore` searches afresh.
 settings.register_profile(
@@ -53,7 +56,9 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Mark what is repeated for a profile like another, before anything is selected by its markers."""
     for item in items:
         params = getattr(item, "callspec", None)
-        if params is not None and any(isinstance(v, str) and v in NEIGHBOURS for v in params.params.values()):
+        values = set() if params is None else {v for v in params.params.values() if isinstance(v, str)}
+        weighty = item.get_closest_marker("profiles") is not None
+        if values & NEIGHBOURS or (weighty and not values & CONTRASTS):
             item.add_marker("long")
 
 

@@ -165,11 +165,11 @@ def _of_step(state: State, step: ev.Step) -> Iterator[str]:
         yield "full pool"
     hits = {h.request: h.tokens for h in step.hits}
     back = {b.request: b.known or 1 for b in step.resumed}
-    for a in step.acts:
-        if isinstance(a, ev.Load) and a.runs:  # admitted by its hit alone, to be granted tokens another time
-            hits[a.request] = a.hit or 0
-            if state.request(a.request).incarnation:
-                back[a.request] = len(state.request(a.request).tokens)
+    for load in step.acts:
+        if isinstance(load, ev.Load) and load.runs:  # admitted by its hit alone, to be granted tokens another time
+            hits[load.request] = load.hit or 0
+            if state.request(load.request).incarnation:
+                back[load.request] = len(state.request(load.request).tokens)
     if back:
         yield "resume"
     for request, known in back.items():

@@ -48,6 +48,7 @@ def test_every_false_theorem_is_among_the_rules_of_thumb():
             assert f"| `{theorem.id}` |" in table
 
 
+@pytest.mark.long
 def test_the_page_and_its_figures_are_as_generated():
     assert docs.filled(TEXT, PAGE.name) == TEXT
     for name, text in drawn():

@@ -21,6 +21,7 @@ DISAGREE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", ZOO, ids=lambda v: v.__name__)
 def test_every_failure_has_its_state(variant: type[KnownBad]):
     policy = variant.policies[0]

@@ -19,6 +19,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_stale_documents_are_found_renewed_and_then_current(checkout, capsys):
     assert docs.main(["--check"], checkout) == 1
     assert "docs/rules.md is stale" in capsys.readouterr().out

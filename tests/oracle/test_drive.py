@@ -241,6 +241,7 @@ def test_a_scenario_is_read_and_driven():
     assert kinds == ["reset", "pause", "resume"]
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
 def test_the_reference_comes_through_everything(policy: str):
     seen = {"frames": 0, "drafts": 0, "groups": 0, "controls": 0}

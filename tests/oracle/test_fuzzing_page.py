@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "fuzzing.md"
 WORDS = ("fuzz", "--adapter", "faulty_scheduler:Faulty", "--workloads", "40", "--seed", "1")
@@ -61,6 +63,7 @@ def shown() -> dict[str, str]:
     return {m[2]: m[3].removeprefix("```text\n").removesuffix("```\n") for m in SHOWN.finditer(PAGE.read_text())}
 
 
+@pytest.mark.long
 def test_the_page_shows_what_the_command_prints_and_writes():
     printed, scenario = outputs()
     page = shown()

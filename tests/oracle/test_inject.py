@@ -151,6 +151,7 @@ class Blind(Faulty):
     lost = frozenset({"place", "queues"})
 
 
+@pytest.mark.long
 def test_what_an_adapter_does_not_observe_is_said():
     found = look(Fault("front", "", ("queue/front",), FRONT.put), engine=Blind, limit=20)
     assert (found.rows[0].outcome, found.rows[0].note) == (Outcome.MISSED, "not observed: place, queues")

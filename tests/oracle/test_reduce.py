@@ -42,6 +42,7 @@ def admissible(s: Scenario) -> bool:
     return True
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
 def test_every_candidate_is_admissible_and_can_be_written(policy):
     for seed in range(40):

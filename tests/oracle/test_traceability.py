@@ -104,6 +104,7 @@ def test_the_page_has_every_rule_and_what_belongs_to_it():
         assert all(f"- `{id}`, {what}: {why}" in text for what, why in t.rule.lacks.items())
 
 
+@pytest.mark.long
 def test_a_hole_fails_the_check_of_the_documents(tmp_path: Path, monkeypatch, capsys):
     (tmp_path / "pyproject.toml").write_text("")
     assert docs.main([], tmp_path) == 0

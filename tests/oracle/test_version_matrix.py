@@ -111,6 +111,7 @@ def test_what_was_run_is_kept_and_a_second_run_goes_on(tmp_path):
     assert "1/2 reference 1 vllm-fcfs: kept" in said[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", ["workloads", "code", "damage"])
 def test_a_result_of_something_else_is_run_again(tmp_path, monkeypatch, change):
     run(tmp_path, Started(), [], wanted("1"))
@@ -128,6 +129,7 @@ def searching(*versions: str, seconds: float = 1.5) -> list[Wanted]:
     return [evolve(row, fuzz=seconds) for row in wanted(*versions)]
 
 
+@pytest.mark.long
 def test_a_search_is_told_beside_the_row_and_held_to_the_same_findings(tmp_path, capsys):
     matrix, said = run(tmp_path, Started(), [finding("2")], searching("1", "2"))
     assert [row.odd for row in matrix.rows] == [(), ()]
@@ -153,6 +155,7 @@ def evolved(result: job.Result | None, **changes: object) -> job.Result:
     return msgspec.structs.replace(result, **changes)
 
 
+@pytest.mark.long
 def test_a_search_that_is_kept_is_not_made_again_unless_another_is_asked_for(tmp_path):
     run(tmp_path, Started(), [], searching("1", seconds=0.3))
     for rows, versions in ((wanted("1"), []), (searching("1", seconds=0.3), []), (searching("1", seconds=0.4), ["1"])):

@@ -33,6 +33,7 @@ def test_every_scheduler_is_there():
     assert not evidence.load().alone(type("Unknown", (RequeuesAtTheBack,), {}))  # not known: not said to be alone
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ALONE)
 def test_nobody_else_catches_it_in_a_few_workloads(rule):
     variant = ALONE[rule]

@@ -53,6 +53,7 @@ def test_a_contradiction_without_a_choice_leaves_nothing():
     assert search.allowed(ALL[0], {}) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["vllm-priority", "sglang-priority", "hf-cb"])
 def test_what_does_not_go_together_does_not_whatever_the_others_are(policy: str):
     """A nogood names the knobs that a break is blamed on: every policy that has them breaks something in that run."""

@@ -119,6 +119,7 @@ def conforms(scenario: Scenario, exercised: Counter[str] | None = None) -> set[s
     return seen
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("can", [CAPABILITIES, EVERYTHING], ids=["one by one", "everything"])
 @pytest.mark.parametrize("policy", PROFILES)
 def test_reference_conforms(policy: str, can: frozenset[str]):
@@ -180,6 +181,7 @@ def test_workloads_with_everything_reach_what_lies_beyond(policy: str):
     assert set(RULES) - rare <= exercised.keys()
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", MIXED)
 def test_host_caches_reach_what_copies_do(policy: str):
     count, seen = 60, Counter[str]()
@@ -271,6 +273,7 @@ def uses(scenario: Scenario) -> dict[str, bool]:
     }
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("missing", sorted(EVERYTHING))
 def test_nothing_is_asked_of_an_engine_that_it_cannot_do(missing: str):
     """But caching by a host cache, which is nothing without."""

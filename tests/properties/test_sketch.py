@@ -43,6 +43,7 @@ def reference(scenario: Scenario) -> list[Shown]:
     return shown
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", SKETCHED)
 @given(data=st.binary(max_size=240))
 def test_the_sketch_is_the_reference_step_by_step(policy: str, data: bytes):

@@ -28,6 +28,7 @@ HOSTLESS = [n for n, profile in PROFILES.items() if profile.run and profile.cont
 CONFIG = Config("vllm-fcfs", 8, 4, 4, 64, 32)
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", HOSTLESS)
 def test_the_example_conforms(policy: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(EXAMPLES)
@@ -39,6 +40,7 @@ def test_the_example_conforms(policy: str, monkeypatch: pytest.MonkeyPatch):
     assert found.tally.verdict is Verdict.CONFORMS, (found.tally.failures, found.tally.missing)
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
 def test_the_reference_conforms(policy: str):
     found = campaign(lambda: session(ReferenceEngine), policy, 1, Budget(40), lambda *_: ("", ""))

@@ -53,6 +53,7 @@ def test_a_failure_is_shortened_written_and_replayed(run, here, adapters):
     assert cases["pool/conserve"].find("failure") is None
 
 
+@pytest.mark.long
 def test_the_same_seed_finds_the_same(run, here, adapters):
     words = ("conform", "--adapter", f"{adapters}:Back", "--workloads", 4, "--seed", 1)
     files = []

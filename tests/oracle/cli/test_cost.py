@@ -184,6 +184,7 @@ def test_a_map_must_go_somewhere(run):
     assert "give --output, --json, or both" in result.stderr
 
 
+@pytest.mark.long
 def test_the_name_of_a_model_stays_a_name(run, here):
     config = {
         "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,

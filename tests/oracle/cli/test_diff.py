@@ -16,6 +16,7 @@ def test_an_engine_does_not_part_from_itself(run, here):
     assert "THE SAME  no step in which they part" in result.stdout
 
 
+@pytest.mark.long
 def test_the_first_step_in_which_they_part_is_shown_and_shortened(run, here, adapters):
     words = ("diff", "reference", f"{adapters}:Back", *POLICY)
     result = run(*words, "--workloads", 20, "--seed", 1, "-o", "parted.toml")

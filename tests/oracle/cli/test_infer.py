@@ -107,6 +107,7 @@ def test_a_broken_harness_and_nothing_told(run, module):
     assert "INCONCLUSIVE  nobody was preempted" in result.stdout
 
 
+@pytest.mark.long
 def test_an_engine_that_chokes_on_what_is_too_long_has_told_all_else(run, module):
     words = ("--policy", "vllm-fcfs", "--seed", 1, "--workloads", 6)
     result = run("infer", "--adapter", f"{module}:Chokes", *words)

@@ -53,6 +53,7 @@ def test_a_known_violation_is_exit_0_where_the_rest_conforms(run, good, bad, kno
     assert f"Known failures\n  {said}" in alone.stdout
 
 
+@pytest.mark.long
 def test_one_campaign_conforms_but_for_known_failures(run, adapters, known):
     words = ("conform", "--adapter", f"{adapters}:Back", "--seed", "1", "--workloads", "60", "--policy", "vllm-fcfs")
     assert run(*words).exit_code == 1

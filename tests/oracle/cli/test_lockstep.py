@@ -56,6 +56,7 @@ def module(here: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "stand_ins"
 
 
+@pytest.mark.long
 def test_exact(run, here):
     result = run("lockstep", "--adapter", STAND_IN, "--workloads", 56, "--json", "out.json")
     assert result.exit_code == 0, result.output

@@ -45,6 +45,7 @@ def test_a_place_where_nothing_can_be_written_is_said(tmp_path):
     assert "Not a directory" in said or "File exists" in said
 
 
+@pytest.mark.long
 def test_the_one_in_javascript_conforms_and_its_faults_are_seen(tmp_path, monkeypatch):
     if shutil.which("node") is None:
         pytest.skip("node is absent")

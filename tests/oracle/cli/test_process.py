@@ -65,6 +65,7 @@ HANGS = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_command_leaves_no_process_of_the_engine(here: Path, number: int):
     (here / "hangs.py").write_text(textwrap.dedent(HANGS))

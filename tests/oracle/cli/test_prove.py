@@ -100,6 +100,7 @@ def wrong(here, monkeypatch) -> None:
     monkeypatch.setattr(select, "__defaults__", (others,))
 
 
+@pytest.mark.long
 def test_a_theorem_that_does_not_stand_is_exit_1_and_harms_no_other(run, wrong):
     result = run("prove", "--json", "-", "--smt2", "files")
     assert result.exit_code == 1

@@ -49,6 +49,7 @@ def test_an_earlier_version_leaves_newer_rules_out(run, bad, good, upcoming):
     assert run("check", "--spec", SPEC_VERSION, bad).exit_code != 1
 
 
+@pytest.mark.long
 def test_an_advisory_violation_is_shown_and_changes_no_exit_code(run, adapters, upcoming, here):
     words = ("conform", "--adapter", f"{adapters}:Back", "--seed", "1", "--workloads", "40", "--policy", "vllm-fcfs")
     result = run(*words, "--spec", NEXT, "--json", "r.json", "--junit", "r.xml")

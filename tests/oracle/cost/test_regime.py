@@ -66,6 +66,7 @@ def test_the_band_of_the_seed_is_there():
     assert "copies of 32 KiB at 5 to 10 µs each: 5.8 to 3.1 GB/s" in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("model", "options"), CASES)
 def test_the_picture_is_well_formed_says_its_units_and_comes_out_the_same_twice(model, options):
     q, r = mapped(model, options)

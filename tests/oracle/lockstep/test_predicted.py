@@ -42,6 +42,7 @@ def judged(version: str, mode: Mode, scenario: Scenario) -> tuple[list[ev.Event]
     return seen, ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_keeps_all_rules_but_those_that_vllm_breaks(version: str, policy: str):

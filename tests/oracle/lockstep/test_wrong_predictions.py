@@ -149,6 +149,7 @@ class ResetsInRunningOrder(Predicted):
         return super().control(kind)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [

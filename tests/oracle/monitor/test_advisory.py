@@ -103,6 +103,7 @@ def breaking(policy: str, seeds: range) -> Iterator[Stream]:
 SEVERAL = [p for p, profile in PROFILES.items() if not passes_over(profile.contract)]
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", SEVERAL)
 def test_monitor_and_pure_system_agree_on_advice_and_go_on_behind_it(policy, upcoming):
     ends: Counter[str] = Counter()

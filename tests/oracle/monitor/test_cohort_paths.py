@@ -84,6 +84,7 @@ def agree(monitor: Monitor, state: State, event: ev.Event, active: Any) -> State
 SHORT = [p for p, profile in PROFILES.items() if not passes_over(profile.contract)]
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", SHORT)
 def test_valid_crowds(policy: str, monkeypatch: pytest.MonkeyPatch):
     taken: Counter[str] = Counter()
@@ -119,6 +120,7 @@ def test_valid_crowds(policy: str, monkeypatch: pytest.MonkeyPatch):
     assert min(taken[path] for path in paths) >= 4, taken
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
 @pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(s, marks=pytest.mark.long) for s in SEEDS[1:])])
 def test_crowds_with_a_lie(policy: str, seed: int):

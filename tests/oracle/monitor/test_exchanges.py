@@ -34,6 +34,7 @@ def merged(random, state, step):
     return evolve(step, acts=acts)
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", ["vllm-fcfs", "nano-vllm", "lmdeploy"])
 def test_the_monitor_sees_what_the_pure_system_sees(policy):
     ends = {"broken": 0, "held": 0}

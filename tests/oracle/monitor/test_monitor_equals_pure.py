@@ -23,6 +23,7 @@ from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.policies.visits import passes_over
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_judgement_of_valid_streams(policy: str):
     @settings(max_examples=15)
@@ -33,12 +34,14 @@ def test_same_judgement_of_valid_streams(policy: str):
     check()
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_slots(policy: str):
     for s in drawn(policy, range(15)):
         lockstep(s, slots=True)
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_answers(policy: str):
     """Whatever a clause might ask, asked of both: in streams that end in a violation, too."""
@@ -55,6 +58,7 @@ def test_same_answers_in_many_streams(policy: str):
         lockstep(s, ask=Random(seed))
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
 def test_same_judgement_of_corrupted_streams(policy: str):
     @settings(max_examples=40)
@@ -77,6 +81,7 @@ def test_corrupted_streams_end_in_every_way():
 SHORT = [p for p, profile in PROFILES.items() if not passes_over(profile.contract)]
 
 
+@pytest.mark.profiles
 @pytest.mark.parametrize("policy", SHORT)
 def test_the_short_cuts_are_taken(policy: str, monkeypatch: pytest.MonkeyPatch):
     """What is proved equal above is the fast path too: it judges most steps, and all of its branches run."""

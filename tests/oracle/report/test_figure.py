@@ -62,6 +62,7 @@ def test_words_stand_at_the_first_place_that_is_free():
     assert [x.xy for x in axes.texts if isinstance(x, Annotation)] == [(10, 3), (10, 10)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "given"),
     [

@@ -181,6 +181,7 @@ def test_the_score_is_read_as_it_is_written():
     assert scored(rows)["(called by none)"]["argued"] == 1
 
 
+@pytest.mark.long
 def test_usage(capsys):
     for wrong in (["--sample", "0"], ["--write", "queue."]):
         with pytest.raises(SystemExit) as left:

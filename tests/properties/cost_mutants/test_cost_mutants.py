@@ -144,6 +144,7 @@ def test_a_theorem_kills_a_mistake_and_lets_live_what_is_no_change():
     assert hunted(same, ids[:3]) == Killer()
 
 
+@pytest.mark.long
 def test_every_theorem_stands_at_points_by_plain_arithmetic():
     """Without a solver, and exactly: what is proved of all points holds at these."""
     tried = 0

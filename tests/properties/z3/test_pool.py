@@ -51,6 +51,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "hanging_theorems"
 
 
+@pytest.mark.long
 def test_what_hangs_is_killed_and_the_others_are_answered(source):
     ids = ["bad/spins", "good/one", "bad/sleeps", "bad/dies", "bad/leaves", "good/two", "bad/solves"]
     told: list[Any] = []

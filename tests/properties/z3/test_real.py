@@ -89,6 +89,7 @@ def folded() -> dict[str, Any]:
     return {name: fold(partial(f, **symbols), above, in_passing) for name, f in FUNCTIONS.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=20)
 @given(values=st.tuples(*[POSITIVE] * 6))

@@ -46,6 +46,7 @@ def holds(certificate: Certificate[Q], setting: Setting[Q], bandwidth: Q, length
     return swapped <= again if certificate.winner is Choice.SWAP else again <= swapped
 
 
+@pytest.mark.long
 @settings(max_examples=120)
 @given(data=st.data(), start=LENGTHS)
 def test_no_point_of_the_box_contradicts_it(data, real_settings, start):

@@ -29,6 +29,7 @@ def members(spans: tuple[Span, ...]) -> set[int]:
     return {k for span in spans for k in range(span.first, span.last + 1)}
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(data=st.data())
 def test_the_search_finds_what_trying_every_length_finds(data, toy_settings):

@@ -59,6 +59,7 @@ def are_pieces(bounds: Sequence[int], last: int) -> None:
     assert all(a < b for a, b in pairwise(bounds))
 
 
+@pytest.mark.long
 @settings(max_examples=120)
 @given(setting=SETTINGS)
 def test_between_two_cuts_every_cost_is_a_polynomial_of_degree_two(setting):
