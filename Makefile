@@ -47,7 +47,7 @@ zoo: setup
 
 mutants: setup
 	@$(PY) -m preempt_properties.cost_mutants
-	@$(PY) -m preempt_oracle.rule_mutants rules
+	@$(PY) -m preempt_oracle.rule_mutants rules --sample 3
 	@$(PY) -m preempt_oracle.rule_mutants monitor --sample 20
 
 mutants-all: setup

@@ -16,7 +16,6 @@ from preempt_spec.events import Group, Limits
 if TYPE_CHECKING:
     from preempt_spec.policies.policy import Policy
 
-
 #: Stands in a table of a sliding group for a block that the window has passed.
 HOLE: Final = -1
 

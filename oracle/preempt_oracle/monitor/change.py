@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import evolve
-
+from preempt_oracle.monitor.ends import close
 from preempt_oracle.monitor.flying import deliver, dispatch, loosen, over, stale
 from preempt_oracle.monitor.plan import Granted, Plan
 from preempt_oracle.monitor.request import Req
@@ -21,10 +20,9 @@ from preempt_spec import micro as mi
 from preempt_spec.policies.blocks import shared_pages
 from preempt_spec.policies.displacing import displaced
 from preempt_spec.policies.policy import Order
-from preempt_spec.policies.progress import waits
 from preempt_spec.policies.queues import enqueue_at, queue_up
 from preempt_spec.policies.victims import lined_up
-from preempt_spec.view import HOLE, Cycle, Place, with_holes
+from preempt_spec.view import HOLE, Place, with_holes
 
 
 def change(s: Shadow, m: mi.Micro) -> None:
@@ -235,7 +233,6 @@ def demote(s: Shadow, m: ev.Demote | wire.Demote) -> None:
     s.preemptions += 1
     s.gated = bool(s.running)
     r.preempted = True
-    r.incarnation += 1
     if m.request in plan.admitted and m.request not in plan.granted:
         plan.admitted = tuple([a for a in plan.admitted if a != m.request])
     _second_pass(plan)
@@ -311,7 +308,7 @@ def _shed(s: Shadow, m: ev.Shed) -> None:
     r.astray = True
     for tables in (r.tables, r.split()):
         tables[m.group] = [HOLE if b in m.blocks else b for b in tables[m.group]]
-    _rejoined(r)
+    r.rejoin()
 
 
 def _exchange(s: Shadow, m: ev.Exchange) -> None:
@@ -328,7 +325,7 @@ def _exchange(s: Shadow, m: ev.Exchange) -> None:
         memory.take(b)
     memory.give_all([b for b in table if b in instead], r)
     r.tables[m.group] = [instead.get(b, b) for b in r.tables[m.group]]
-    _rejoined(r)
+    r.rejoin()
 
 
 def _load(s: Shadow, m: ev.Load) -> None:
@@ -347,65 +344,8 @@ def _load(s: Shadow, m: ev.Load) -> None:
         s.doubt(r)  # what it attends is looked at
 
 
-def close(s: Shadow, sent: Sequence[ev.Sent]) -> None:
-    """The step is over: the worker's tables, the high-water marks, the stall counter."""
-    tell(s, sent)
-    moved = False
-    for request, (start, tokens) in s.plan.granted.items():
-        r = s.requests[request]
-        moved = moved or start + tokens > r.peak
-        r.set_peak(start + tokens)
-        if s.looks:
-            r.suspect = False  # all it attends was just looked at
-    settle_step(s, moved)
-    s.settle_in(s.rows)
-
-
 def _forgotten(s: Shadow) -> None:
     """A reset: what nobody holds is nobody's prefix any more."""
     for m in s.memory:
         for b in m.free_ids():
             m.put(b, ())
-
-
-def tell(s: Shadow, sent: Sequence[ev.Sent | wire.Sent]) -> None:
-    """The worker is told of tables."""
-    for x in sent:
-        r = s.requests[x.request]
-        table = r.split()[x.group]
-        if x.full:
-            table.clear()
-        table.extend(with_holes(s.groups[x.group], s.reserved(x.group), x.blocks))
-        _rejoined(r)
-
-
-def _rejoined(r: Req) -> None:
-    if r.apart == r.tables:
-        r.apart = None
-
-
-def settle_step(s: Shadow, moved: bool) -> None:
-    """What lasted for one step ends with it."""
-    plan = s.plan
-    for request in plan.admitted:
-        s.requests[request].preempted = False
-    # An empty step is no idleness of the engine's while it waits for somebody else.
-    idle = not plan.granted and waits(s)
-    if moved or not s.requests:
-        s.stall = 0
-    elif not idle:
-        s.stall += 1
-    if not s.stall:
-        s.cycle = None
-    elif not idle:
-        s.cycle = _aged(s)
-    s.aborted.clear()
-    s.plan = Plan(plan.frame, ())
-
-
-def _aged(s: Shadow) -> Cycle:
-    if s.cycle is None:
-        return Cycle(s.fingerprint(), s.preemptions)
-    if s.cycle.age + 1 == s.cycle.until:
-        return Cycle(s.fingerprint(), s.preemptions, until=2 * s.cycle.until)
-    return evolve(s.cycle, age=s.cycle.age + 1)

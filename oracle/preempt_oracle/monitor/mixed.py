@@ -12,8 +12,9 @@ from itertools import compress
 from typing import cast
 
 from preempt_oracle.monitor.books import Books
-from preempt_oracle.monitor.change import change, own, settle_step, tell
+from preempt_oracle.monitor.change import change, own
 from preempt_oracle.monitor.counts import Active, Counts, Ledger
+from preempt_oracle.monitor.ends import settle_step, tell
 from preempt_oracle.monitor.flight import Flight
 from preempt_oracle.monitor.flying import advance, promise
 from preempt_oracle.monitor.growth import Grown, all_grow, grow, growing, growing_as_told, paired

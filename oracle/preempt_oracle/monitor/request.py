@@ -20,13 +20,13 @@ class Req:
 
     __slots__ = (
         "_last", "_peak", "_placeholders", "apart", "arrival", "astray", "base", "drafts", "due", "final", "goal", "id",
-        "incarnation", "joined", "limit", "max_tokens", "noted", "place", "plain", "preempted", "priority", "prompt",
+        "joined", "limit", "max_tokens", "noted", "place", "plain", "preempted", "priority", "prompt",
         "reach", "resting", "salt", "shadow", "since", "steady", "suspect", "tables", "tokens",
     )  # fmt: skip
 
     def __init__(self, shadow: Shadow, id: str, prompt: Sequence[int], groups: int) -> None:
         self.shadow, self.id, self.prompt, self.tokens = shadow, id, len(prompt), list(prompt)
-        self.max_tokens = self.priority = self.arrival = self.incarnation = 0
+        self.max_tokens = self.priority = self.arrival = 0
         self.salt = ""
         self.goal = 0
         self.since = (-1, 0)
@@ -54,6 +54,11 @@ class Req:
         if self.apart is None:
             self.apart = [[*table] for table in self.tables]
         return self.apart
+
+    def rejoin(self) -> None:
+        """What it was told may be just the tables again."""
+        if self.apart == self.tables:
+            self.apart = None
 
     @property
     def computed(self) -> int:
