@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from preempt_spec.policies.profiles import PROFILES
+
 #: Markers of tests that drive a real engine, or take long: their absence from a run is always told.
 LIVE = ("vllm", "transformers", "sglang", "lmdeploy", "light", "long", "browser")
 
@@ -58,6 +60,8 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         params = getattr(item, "callspec", None)
         values = set() if params is None else {v for v in params.params.values() if isinstance(v, str)}
         weighty = item.get_closest_marker("profiles") is not None
+        if weighty and not values & PROFILES.keys():
+            raise pytest.UsageError(f"{item.nodeid} has the marker `profiles` and no profile")
         if values & NEIGHBOURS or (weighty and not values & CONTRASTS):
             item.add_marker("long")
 

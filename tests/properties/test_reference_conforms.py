@@ -273,7 +273,7 @@ def uses(scenario: Scenario) -> dict[str, bool]:
     }
 
 
-@pytest.mark.profiles
+@pytest.mark.long
 @pytest.mark.parametrize("missing", sorted(EVERYTHING))
 def test_nothing_is_asked_of_an_engine_that_it_cannot_do(missing: str):
     """But caching by a host cache, which is nothing without."""

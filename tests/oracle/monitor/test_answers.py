@@ -28,7 +28,9 @@ def views(groups: tuple[ev.Group, ...], frames: int, *events: ev.Event) -> tuple
     return monitor.shadow, state
 
 
-def step(frame: int, request: str, start: int, tokens: int, *blocks: tuple[int, ...], acts: tuple[ev.Act, ...] = ()):
+def step(
+    frame: int, request: str, start: int, tokens: int, *blocks: tuple[int, ...], acts: tuple[ev.Act, ...] = ()
+) -> ev.Step:
     """One grant, with new blocks of each group."""
     deltas = tuple(ev.Delta(request, g, new) for g, new in enumerate(blocks) if new)
     return ev.Step(frame, (request,), (tokens,), (start,), deltas, acts=acts)
