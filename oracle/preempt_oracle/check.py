@@ -20,6 +20,7 @@ from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
 from preempt_oracle.trace.errors import TraceError
 from preempt_oracle.trace.series import read_all
+from preempt_oracle.trace.steady import Steady, SteadyStep, whole
 from preempt_oracle.trace.streams import display_name
 from preempt_oracle.verdict import Failure, Tally, UnknownPolicy, out_of_contract, policy_for
 from preempt_spec import SPEC_VERSION
@@ -27,8 +28,8 @@ from preempt_spec.micro import Malformed
 from preempt_spec.system import observable
 
 TAIL = 12  # events kept for a failure's context
-AHEAD = 16  # lines
-Placed = tuple[str, int, wire.Header | wire.Event | wire.Footer]  # file, number, line
+AHEAD = 64  # lines
+Placed = tuple[str, int, wire.Line | Steady]  # file, number, line
 
 
 def check(
@@ -90,7 +91,8 @@ def _check(
     film: Callable[[Monitor], Callable[[wire.Event], None]] | None,
 ) -> Tally:
     name = display_name(source)
-    lines = _ahead(read_all(source))
+    # Who is shown every event, or looks at it, is shown it whole.
+    lines = _ahead(read_all(source, steadily=known is None and film is None))
     _, _, header = next(lines)
     assert isinstance(header, wire.Header)  # the reader yields it first, or raises
     try:
@@ -104,7 +106,7 @@ def _check(
     options = ["--policy", policy] if policy else []
     options += ["--spec", spec] if spec != SPEC_VERSION else []
     again = "" if name == "<stdin>" else shlex.join(["preempt-oracle", "check", *options, "--", name])
-    tail: deque[wire.Event] = deque(maxlen=TAIL)
+    tail: deque[wire.Event | Steady] = deque(maxlen=TAIL)
     found: list[Failure] = []
     advised: dict[str, Failure] = {}  # the first of each rule
     behind = lost = 0  # steps behind the violation; events missing behind the end
@@ -119,23 +121,25 @@ def _check(
         assert not isinstance(event, wire.Header)  # the reader yields one
         tail.append(event)
         if see is not None:
-            see(event)
+            see(whole(event))
         try:
             broken = feed(event)
         except Malformed as e:
             raise TraceError(file, number, e.field, e.reason) from None
         if show is not None and (broken or not found):
-            show(event)
+            show(whole(event))
         if broken or monitor.advised:
             where, frame = f"{file}:{number}", monitor.shadow.last_frame
             for violation in broken:
-                seen = diverged(monitor, event, violation)
-                found.append(Failure(violation, where, frame, tuple(tail), again, seen))
+                seen = diverged(monitor, whole(event), violation)
+                found.append(Failure(violation, where, frame, tuple(map(whole, tail)), again, seen))
             for violation in monitor.advised:
                 if violation.rule not in advised:
-                    advised[violation.rule] = Failure(violation, where, frame, tuple(tail), again, advisory=True)
+                    advised[violation.rule] = Failure(
+                        violation, where, frame, tuple(map(whole, tail)), again, advisory=True
+                    )
         elif found:
-            behind += type(event) is wire.Step
+            behind += isinstance(event, wire.Step | SteadyStep)
     _note(tally, monitor, header, found, advised, behind, known, scenery.scene(header, tally.policy, _file(name)))
     tally.lost += lost
     return tally

@@ -12,6 +12,7 @@ from preempt_oracle.monitor.counts import Counts, Ledger
 from preempt_oracle.monitor.growth import Grown, all_grow, growing_as_told
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
+from preempt_oracle.trace.raw import Rest
 from preempt_spec.policies.policy import Memory, Release
 from preempt_spec.view import Place
 
@@ -24,7 +25,7 @@ class Books:
         self._swaps = shadow.policy.memory is Memory.SWAP
         self._lazy = shadow.policy.release is Release.LAZY
 
-    def quiet(self, e: wire.Step) -> Grown | None:
+    def quiet(self, e: wire.Step | Rest) -> Grown | None:
         """Whose tables grow, if nothing else happens in this step, and all books agree."""
         s = self.s
         if s.aborted or e.resumed or e.hits or s.cycle is not None or self._taxed(len(s.frames) + 1):
@@ -34,7 +35,7 @@ class Books:
             return None
         return told.grown if self._observed(e.observed, s.memory[0].nfree - told.fresh) else None
 
-    def count_quiet(self, e: wire.Step) -> None:
+    def count_quiet(self, e: wire.Step | Rest) -> None:
         """Count such a step."""
         self.n.told += len(e.sent)
         o = e.observed

@@ -24,6 +24,8 @@ from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
+from preempt_oracle.trace.raw import Rest
+from preempt_oracle.trace.steady import SteadyDeliver, SteadyStep
 from preempt_spec import events as ev
 from preempt_spec.rules import Violation
 from preempt_spec.system import admissible, judge
@@ -33,7 +35,7 @@ _NO_LABELS: tuple[int, int, Labels] = (0, 0, {})
 
 
 class Cohort:
-    """Fast steps and deliveries over a shadow. `step` and `deliver` answer None where no short cut applies."""
+    """Fast steps and deliveries over a shadow. All answer None, and nothing was done, where no short cut applies."""
 
     def __init__(self, shadow: Shadow, active: Active, count: Counter[str]) -> None:
         self.s, self.active, self.count = shadow, active, count
@@ -49,31 +51,46 @@ class Cohort:
 
     def step(self, e: wire.Step) -> list[Violation] | None:
         """Judge and apply a step whose grants begin with the cohort in order, this step's victims left out."""
+        if not self._ready(e.frame, e.drafts):
+            return None
+        if self._steady(e):
+            done = self._decode(e.frame, e.requests, e.start is not None, e)
+            if done is not None:
+                return done
+        return self._mixed(e)
+
+    def steady_step(self, e: SteadyStep) -> list[Violation] | None:
+        """Judge and apply a step that lets the same requests go on as the step before it, where they were told."""
         s = self.s
-        if not s.simple or s.odd or not s.rows or s.paused or s.copies or e.drafts:
+        if not self._ready(e.frame, e.rest.drafts):
             return None
-        if e.frame <= s.last_frame or len(s.frames) >= s.limits.frames:
+        c = s.columns
+        if c.told != s.clock or e.requests is not c.ids or e.tokens is not c.ones or not self._all_run(e.requests):
             return None
+        return self._decode(e.frame, e.requests, True, e.rest)
+
+    def _ready(self, frame: int, drafts: tuple[wire.Hit, ...]) -> bool:
+        """Whether the cohort may go on with this frame; its columns are up to date then."""
+        s = self.s
+        if not s.simple or s.odd or not s.rows or s.paused or s.copies or drafts:
+            return False
+        if frame <= s.last_frame or len(s.frames) >= s.limits.frames:
+            return False
         line_up_waiting(s)
         if s.clock in s.finals:
             s.retire()
         for r in s.resting:
             if not r.flies_last():
-                return None  # its last output is back, and it was not ended
+                return False  # its last output is back, and it was not ended
         if s.stale:
             s.derive()
-        start = s.columns.starts()
-        if self._steady(e, start):
-            done = self._decode(e, start)
-            if done is not None:
-                return done
-        return self._mixed(e, start)
+        return True
 
-    def _mixed(self, e: wire.Step, start: tuple[int, ...]) -> list[Violation] | None:
+    def _mixed(self, e: wire.Step) -> list[Violation] | None:
         """Preemptions, admissions, chunks."""
-        return self.mixed.step(e, start)
+        return self.mixed.step(e)
 
-    def _steady(self, e: wire.Step, start: tuple[int, ...]) -> bool:
+    def _steady(self, e: wire.Step) -> bool:
         """Everybody who runs is of the cohort and is granted one token where it stands."""
         c, requests, tokens, told = self.s.columns, e.requests, e.tokens, e.start
         if requests is not c.ids:
@@ -84,11 +101,17 @@ class Cohort:
             if tokens != c.ones:
                 return False
             c.ones = tokens
-        return (told is None or told == start) and len(requests) == len(self.s.rows) - len(self.s.resting)
+        return (told is None or told == c.starts(self.s.clock)) and self._all_run(requests)
 
-    def _decode(self, e: wire.Step, start: tuple[int, ...]) -> list[Violation] | None:
-        """Nothing but steady decoding, growing tables and findable pages, and the engine's books agree."""
-        s, n, k = self.s, self.ledger, len(e.requests)
+    def _all_run(self, requests: tuple[str, ...]) -> bool:
+        return len(requests) == len(self.s.rows) - len(self.s.resting)
+
+    def _decode(self, frame: int, requests: tuple[str, ...], told: bool, e: wire.Step | Rest) -> list[Violation] | None:
+        """Nothing but steady decoding, growing tables and findable pages, and the engine's books agree.
+
+        `told`: the starts are in the step, and were compared.
+        """
+        s, n, k = self.s, self.ledger, len(requests)
         if not k or k > s.limits.budget or s.plan.published:
             return None
         found = proved(s, e.acts) if e.acts else _NO_LABELS
@@ -103,15 +126,16 @@ class Cohort:
             n.publishes += found[0]
             n.published += found[1]
             s.memory[0].published.update(found[2])
-        s.last_frame = e.frame
-        if len(s.plan.__dict__) > 3:  # what happened between the steps was noted in it
-            s.plan = Plan(e.frame, ())
+        s.last_frame = frame
+        s.plan = Plan(frame, ())
         latest = next(reversed(s.frames), None)
         s.ahead = s.ahead or latest is not None  # the latest frame brings each of them a token
-        s.tick(e.frame, Flight(e.requests, {}, s.columns.streams, [], s.clock + 1, start, latest))
+        c = s.columns
+        s.tick(frame, Flight(requests, {}, c.streams, [], s.clock + 1, c.bases, latest))
+        c.told = s.clock if told else -1
         s.stall = 0
         n.plain += k
-        n.continued += 0 if e.start is None else k
+        n.continued += k if told else 0
         n.grants += k
         n.entered += len(s.rows)
         n.growth += len(grown)
@@ -124,14 +148,7 @@ class Cohort:
 
     def deliver(self, e: wire.Deliver) -> list[Violation] | None:
         """The oldest frame: exactly the requests that are due get one token each, and the engine appends just that."""
-        s = self.s
-        flight = s.frames.get(e.frame)
-        if flight is None or not flight.fast or next(iter(s.frames)) != e.frame:
-            return None
         if e.disposition is not None or e.accepted is not None or e.proposed is not None:
-            return None
-        due = flight.owed
-        if e.requests is not due and e.requests != due:
             return None
         if e.emitted is not None and e.emitted != e.tokens:
             return None
@@ -139,6 +156,22 @@ class Cohort:
             tokens = [t for (t,) in e.tokens]
         except ValueError:
             return None  # somebody got more or fewer tokens than one
+        return self._deliver(e.frame, e.requests, tokens, e.acts)
+
+    def steady_deliver(self, e: SteadyDeliver) -> list[Violation] | None:
+        """The same, of a delivery of which that much is known."""
+        return self._deliver(e.frame, e.requests, e.column, ())
+
+    def _deliver(
+        self, frame: int, requests: tuple[str, ...], tokens: Sequence[int], acts: tuple[wire.Act, ...]
+    ) -> list[Violation] | None:
+        s = self.s
+        flight = s.frames.get(frame)
+        if flight is None or not flight.fast or next(iter(s.frames)) != frame:
+            return None
+        due = flight.owed
+        if requests is not due and requests != due:
+            return None
         streams: Sequence[list[int]] = flight.streams
         if len(tokens) != len(streams):
             return None
@@ -147,21 +180,21 @@ class Cohort:
                 return None
         # A loop in C: appending is most of what a delivery costs.
         deque(map(list.append, streams, tokens), maxlen=0)
-        del s.frames[e.frame]
+        del s.frames[frame]
         if s.loose:
-            tighten(s, e.frame)
-        s.back = (e.frame, flight.tick)
+            tighten(s, frame)
+        s.back = (frame, flight.tick)
         s.delivered += len(due)
         if due:
             s.stall, s.cycle = 0, None
         self.ledger.delivered += len(due)
         for r in flight.loose:
-            r.brought(e.frame)
+            r.brought(frame)
             if not r.steady and flight.own[r.id].fate is Fate.LIVE:
                 r.promised(-1)
         if flight.loose and s.limits.frames == 1:
             s.settle_in(flight.loose)
-        for act in map(to_spec, e.acts):
+        for act in map(to_spec, acts):
             assert isinstance(act, ev.Act)
             admissible(s, act)
             if broken := judge(s, act, self.active, self.count):

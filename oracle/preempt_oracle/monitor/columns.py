@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count
-
 
 class Columns:
     """Columns over the members, in running order.
 
-    `ids`, `ones` (one token each) and `starts()` are what a step that lets all of them decode says, to be compared as
-    wholes; `streams` are the known tokens a delivery appends to.
+    `ids`, `ones` (one token each) and `starts` are what a step that lets all of them decode says, to be compared as
+    wholes; `streams` are the known tokens a delivery appends to. A column that changes is another object from then on:
+    frames in flight keep the one they left with.
+
+    `told`: the cohort's clock behind the latest step that told where each of them started; nobody came or left since.
     """
 
-    __slots__ = ("_rising", "_starts", "ids", "ones", "streams")
+    __slots__ = ("bases", "ids", "ones", "streams", "told")
 
     def __init__(self) -> None:
         """Nobody."""
         self.ids: tuple[str, ...] = ()
         self.ones: tuple[int, ...] = ()
         self.streams: list[list[int]] = []
-        # Everybody starts one token further in each step: counters side by side are rows of starts, made in C.
-        self._rising: list[Iterator[int]] = []
-        self._starts: Iterator[tuple[int, ...]] | None = None
+        self.bases: tuple[int, ...] = ()  # computed tokens, the clock's apart
+        self.told = -1
 
-    def starts(self) -> tuple[int, ...]:
-        """Where each of them starts in the next step: to be asked exactly once a step."""
-        if self._starts is None:
-            self._starts = zip(*self._rising, strict=False)
-        return next(self._starts, ())
+    def starts(self, clock: int) -> tuple[int, ...]:
+        """Where each of them starts in the next step."""
+        return tuple(map(clock.__add__, self.bases))
 
-    def add(self, request: str, stream: list[int], start: int) -> None:
+    def add(self, request: str, stream: list[int], base: int) -> None:
         """One more, at the end."""
         self.ids += (request,)
         self.ones += (1,)
-        self.streams = [*self.streams, stream]  # anew: frames in flight keep the one they left with
-        self._rising.append(count(start))
-        self._starts = None
+        self.streams = [*self.streams, stream]
+        self.bases += (base,)
+        self.told = -1
 
     def drop(self, i: int) -> None:
         """The i-th leaves."""
         self.ids = (*self.ids[:i], *self.ids[i + 1 :])
         self.ones = self.ones[1:]
         self.streams = [*self.streams[:i], *self.streams[i + 1 :]]
-        del self._rising[i]
-        self._starts = None
+        self.bases = (*self.bases[:i], *self.bases[i + 1 :])
+        self.told = -1

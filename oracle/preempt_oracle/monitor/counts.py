@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Final
 
 from attrs import frozen
 
@@ -63,7 +63,7 @@ _TOGETHER: Mapping[str, tuple[type, str]] = {
     "delivered": (ev.Deliver, "each_once as_was_fixed in_its_context"),  # a token of a frame
 }
 #: Clauses that are not exercised where a short cut is taken.
-_SILENT = (
+_SILENT: Final[tuple[str, ...]] = (
     "not_granted_again",
     "granted_nothing",
     "nobody_who_fits_overtaken",
@@ -91,9 +91,9 @@ _SILENT = (
     "nobody_worse_stays",
 )
 #: Clauses that go over every grant at the end of a step: replaced by their counts where columns prove them.
-_HEAVY = ("no_unexplained_skip", "not_left_to_starve", "reads_own_prefix", "moves")
+_HEAVY: Final[tuple[str, ...]] = ("no_unexplained_skip", "not_left_to_starve", "reads_own_prefix", "moves")
 #: Clauses of a finish that are always run.
-_ENDING = ("ends_at_its_length",)
+_ENDING: Final[tuple[str, ...]] = ("ends_at_its_length",)
 
 
 @frozen
@@ -106,19 +106,21 @@ class Counts:
 
 
 class Ledger:
-    """How many times each of `Counts.rules` was exercised, in plain integers until somebody asks."""
+    """How many times each of `Counts.rules` was exercised, in plain integers until somebody asks.
 
-    __slots__ = tuple(_TOGETHER)
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> int: ...
-        def __setattr__(self, name: str, value: int) -> None: ...
+    Its attributes are the names in _TOGETHER, no more and no fewer (a test keeps them alike).
+    """
 
     def __init__(self) -> None:
         """All zero."""
-        for name in _TOGETHER:
-            setattr(self, name, 0)
+        self.plain = self.continued = self.growth = self.admitted = self.uncached = self.sized = 0
+        self.demoted = self.first = self.further = self.amid = 0
+        self.released = self.returned = self.zeroed = self.requeued = self.placed = self.remembered = 0
+        self.grants = self.entered = self.moves = self.step = 0
+        self.told = self.free = self.held = self.refs = 0
+        self.queues = self.emptied = self.host = self.stats = self.cached = 0
+        self.published = self.announced = self.known = self.victims = self.reset = self.places = 0
+        self.finished = self.publishes = self.delivered = 0
 
     def flush(self, counts: Counts, into: Counter[str]) -> None:
         """Add everything to the exercise counts."""
@@ -148,6 +150,6 @@ def _same_clauses() -> None:
     there = {(micro, c.__name__) for r in RULES.values() for micro, _, c in r.clauses}
     named = {(micro, name) for micro, names in _TOGETHER.values() for name in names.split()}
     judged = {micro for micro, _ in _TOGETHER.values()}
-    named |= {(micro, name) for micro, name in there if micro in judged and name in (*_SILENT, *_ENDING)}
+    named |= {(micro, name) for micro, name in there if micro in judged and name in _SILENT + _ENDING}
     if wrong := named ^ {(micro, name) for micro, name in there if micro in judged}:
         raise KeyError(f"clauses and short cuts differ: {sorted((m.__name__, n) for m, n in wrong)}")

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 class Flight(Mapping[str, Due]):
     """What a frame owes each request it granted.
 
-    The first `members` of `ids` decode steadily: one token each, from `start`, behind what frame `after` brings; `own`
+    The first `members` of `ids` decode steadily: one token each, behind what frame `after` brings; `own`
     has what is owed to the others, and what changed since. `tick`: the cohort's clock behind it.
 
     For the fast delivery: `owed` (who gets a token), `streams` (their token lists), `loose` (those of them who are not
     of the cohort, or joined it later) and `fast` (each gets at most one token, which is appended).
     """
 
-    __slots__ = ("after", "fast", "ids", "loose", "members", "owed", "own", "start", "streams", "tick")
+    __slots__ = ("after", "bases", "fast", "ids", "loose", "members", "owed", "own", "streams", "tick")
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class Flight(Mapping[str, Due]):
         streams: Sequence[list[int]],
         loose: list[Req],
         tick: int,
-        start: Sequence[int] = (),
+        bases: Sequence[int] = (),
         after: int | None = None,
     ) -> None:
-        """`start` has an entry per member; `streams` one per id."""
+        """`bases` has an entry per member: computed tokens, the clock's apart; `streams` has one per id."""
         self.ids, self.own, self.loose, self.tick = ids, own, loose, tick
-        self.start, self.after, self.members = start, after, len(start)
+        self.bases, self.after, self.members = bases, after, len(bases)
         self.owed, self.streams, self.fast = ids, streams, True
         if own:
             self.fast = all(due.outputs < 2 for due in own.values())
@@ -54,7 +54,7 @@ class Flight(Mapping[str, Due]):
             i = self.ids.index(request, 0, self.members)
         except ValueError:
             raise KeyError(request) from None
-        return Due(1, self.start[i] + 1, 1, self.after)
+        return Due(1, self.bases[i] + self.tick, 1, self.after)
 
     def __contains__(self, request: object) -> bool:
         return request in self.ids
@@ -62,7 +62,7 @@ class Flight(Mapping[str, Due]):
     def __iter__(self) -> Iterator[str]:
         for i, r in enumerate(self.ids[: self.members]):
             if r not in self.own:
-                self.own[r] = Due(1, self.start[i] + 1, 1, self.after)
+                self.own[r] = Due(1, self.bases[i] + self.tick, 1, self.after)
         return iter(self.ids)
 
     def __len__(self) -> int:

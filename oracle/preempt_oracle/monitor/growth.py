@@ -8,6 +8,7 @@ from typing import NamedTuple
 from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
+from preempt_oracle.trace.raw import Rest
 
 Grown = Mapping[Req, tuple[int, ...]]  # whose tables grow, by what
 
@@ -20,7 +21,7 @@ class Told(NamedTuple):
     fresh: int  # blocks of the first
 
 
-def growing_as_told(s: Shadow, e: wire.Step) -> Told | None:
+def growing_as_told(s: Shadow, e: wire.Step | Rest) -> Told | None:
     """How the tables grow in this step; None unless all do it as told."""
     m, deltas, sent = s.memory[0], e.blocks, e.sent
     if len(deltas) != len(sent) or m.special():

@@ -183,7 +183,7 @@ class Members:
         if not self.stale:
             at = len(self.columns.ids) + len(self.resting)
             if at < len(self.rows) and self.rows[at] is r:
-                self.columns.add(r.id, r.tokens, r.base + self.clock)
+                self.columns.add(r.id, r.tokens, r.base)
             else:
                 self.stale = True
 
@@ -216,7 +216,7 @@ class Members:
             if r.resting:
                 continue
             if r.steady and ahead:
-                columns.add(r.id, r.tokens, r.base + self.clock)
+                columns.add(r.id, r.tokens, r.base)
                 continue
             ahead = False
             if r.steady:

@@ -45,6 +45,7 @@ class Mixed:
         self.plain = Plain(shadow, ledger)
         self._e: wire.Step
         self._kept: tuple[str, ...] = ()  # the part of the cohort that is granted tokens, first of all
+        self._bases: tuple[int, ...] = ()
         self._start: tuple[int, ...] = ()
         self._grown: dict[str, tuple[int, ...]] = {}  # blocks that have not joined their table yet
         self._hits: dict[str, int] = {}
@@ -55,10 +56,10 @@ class Mixed:
         self._full: set[str] | None = None  # of whom the worker was told in full; None: not just of what was given
         self._told: list[tuple[Req, int]] = []  # who was told so already, and how many blocks it had before
 
-    def step(self, e: wire.Step, start: tuple[int, ...]) -> list[Violation] | None:
-        """Judge and apply a step; None if its grants do not begin with the cohort as it stands at `start`."""
+    def step(self, e: wire.Step) -> list[Violation] | None:
+        """Judge and apply a step; None if its grants do not begin with the cohort as it stands."""
         s, c = self.s, self.s.columns
-        kept, requests = c.ids, e.requests
+        kept, bases, requests = c.ids, c.bases, e.requests
         k = len(kept)
         victims: set[str] = set()
         if e.acts:
@@ -71,11 +72,12 @@ class Mixed:
                     return None  # somebody is requeued who was not preempted here: not in the columns' terms
             k -= len(victims)
             if victims == {*kept[k:]}:  # the last ones, as a rule
-                kept, start = kept[:k], start[:k]
+                kept, bases = kept[:k], bases[:k]
             else:
                 stays = [r not in victims for r in kept]
-                kept, start = tuple(compress(kept, stays)), tuple(compress(start, stays))
+                kept, bases = tuple(compress(kept, stays)), tuple(compress(bases, stays))
                 k = len(kept)
+        start = tuple(map(s.clock.__add__, bases))
         if requests[:k] != kept or e.tokens[:k] != c.ones[:k] or (e.start is not None and e.start[:k] != start):
             return None
         others = s.running[len(c.ids) :]
@@ -100,7 +102,8 @@ class Mixed:
             due = s.clock not in s.calendar or all_grow(s, [s.requests.get(r) for r in (*grown, *victims)])
         if not due or sum(e.tokens) > s.limits.budget:
             return None
-        self._e, self._kept, self._start, self._grown, self._melted = e, kept, start, grown, s.melted
+        self._e, self._kept, self._bases, self._start = e, kept, bases, start
+        self._grown, self._melted = grown, s.melted
         self._hits = {h.request: h.tokens for h in e.hits} if e.hits else {}
         self._full, self._told, self._victims = full, [], victims
         if told is not None and told.grown:
@@ -286,7 +289,7 @@ class Mixed:
             start, tokens = granted[r.id]
             own[r.id] = promise(s, r, start + tokens, tokens, 0)
         loose = [r for r in touched if own[r.id].outputs]
-        flight = Flight(e.requests, own, streams, loose, s.clock + 1, self._start, latest)
+        flight = Flight(e.requests, own, streams, loose, s.clock + 1, self._bases, latest)
         s.tick(e.frame, flight if e.requests else None)
         s.ticked = 1
         melted, doubtful = s.melted, []

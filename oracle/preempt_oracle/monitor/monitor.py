@@ -13,6 +13,7 @@ from preempt_oracle.monitor.counts import Active
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
+from preempt_oracle.trace.steady import Steady, SteadyDeliver, SteadyStep, whole
 from preempt_spec import SPEC_VERSION
 from preempt_spec import micro as mi
 from preempt_spec.events import Deliver, Header
@@ -54,26 +55,35 @@ class Monitor:
         self._cohort.flush()
         return self._exercised
 
-    def feed(self, event: wire.Event) -> list[Violation]:
+    def feed(self, event: wire.Event | Steady) -> list[Violation]:
         """Judge and apply one event. Returns its violations: all of the first micro-event that has any."""
         if self.advised:
             self.advised.clear()
         if self.violations:
             return []
-        broken: list[Violation] | None = None
-        if type(event) is wire.Step:
+        if type(event) is SteadyStep or type(event) is wire.Step:
             self.steps += 1
             self.grants += len(event.requests)
-            broken = self._cohort.step(event) if self._short else None
-        elif not self._short:
-            pass
+        broken = self._shortly(event) if self._short else None
+        if broken is None:
+            broken = self._slowly(whole(event))
+        self.violations = broken
+        return broken
+
+    def _shortly(self, event: wire.Event | Steady) -> list[Violation] | None:
+        broken: list[Violation] | None = None
+        if type(event) is SteadyStep:
+            broken = self._cohort.steady_step(event)
+            if broken is None:
+                broken = self._cohort.step(event.whole())
+        elif type(event) is SteadyDeliver:
+            broken = self._cohort.steady_deliver(event)
+        elif type(event) is wire.Step:
+            broken = self._cohort.step(event)
         elif type(event) is wire.Deliver:
             broken = self._cohort.deliver(event)
         elif type(event) is wire.Finish:
             broken = self._cohort.finish(event)
-        if broken is None:
-            broken = self._slowly(event)
-        self.violations = broken
         return broken
 
     def _slowly(self, event: wire.Event) -> list[Violation]:

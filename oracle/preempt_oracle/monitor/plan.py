@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
+from typing import Final
 
 from preempt_oracle.monitor.content import Held
 
@@ -46,28 +47,24 @@ class Granted(Mapping[str, tuple[int, int]]):
         return self.upto + len(self.entered)
 
 
+_NOBODY: Final = Granted()
+_NO_DRAFTS: Final[Mapping[str, int]] = MappingProxyType({})
+_NO_GRANTS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
+_NO_GUARDS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class Plan:
     """The step being planned: see `PlanView`.
 
-    Most steps leave most of it as it is, so what is here is shared by all plans and never changed, but replaced.
+    Most steps leave most of it as it is, so what is here at first is shared by all plans and never changed, but
+    replaced.
     """
 
-    granted = Granted()
-    drafts: Mapping[str, int] = MappingProxyType({})
-    pending: Mapping[str, tuple[int, int]] = MappingProxyType({})
-    spent = spent_running = 0
-    admitted: tuple[str, ...] = ()
-    anew = 0
-    swept = False
-    demoted: tuple[str, ...] = ()
-    displaced: tuple[tuple[str, str], ...] = ()
-    requeued: tuple[str, ...] = ()
-    skipped: Mapping[str, str] = MappingProxyType({})
-    served: tuple[str, ...] = ()
-    restored: tuple[str, ...] = ()
-    torn: tuple[str, ...] = ()
-    fenced = self_preempted = False
-    incoming: tuple[tuple[int, int, Held], ...] = ()  # what swaps bring to (group, block) before the frame runs
+    __slots__ = (
+        "admitted", "anew", "demoted", "displaced", "drafts", "entered", "fenced", "frame", "granted", "incoming",
+        "pending", "published", "requeued", "restored", "self_preempted", "served", "skipped", "spent",
+        "spent_running", "swept", "torn",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -77,5 +74,18 @@ class Plan:
         published: tuple[tuple[int, int], ...] = (),
     ) -> None:
         self.frame, self.entered, self.published = frame, entered, published
-        if granted is not None:  # a plan without it is one between steps: nobody can be granted anything
-            self.granted = granted
+        # A plan without it is one between steps: nobody can be granted anything.
+        self.granted = _NOBODY if granted is None else granted
+        self.drafts: Mapping[str, int] = _NO_DRAFTS
+        self.pending: Mapping[str, tuple[int, int]] = _NO_GRANTS
+        self.skipped: Mapping[str, str] = _NO_GUARDS
+        self.spent = self.spent_running = self.anew = 0
+        self.swept = self.fenced = self.self_preempted = False
+        self.admitted: tuple[str, ...] = ()
+        self.demoted: tuple[str, ...] = ()
+        self.displaced: tuple[tuple[str, str], ...] = ()
+        self.requeued: tuple[str, ...] = ()
+        self.served: tuple[str, ...] = ()
+        self.restored: tuple[str, ...] = ()
+        self.torn: tuple[str, ...] = ()
+        self.incoming: tuple[tuple[int, int, Held], ...] = ()  # what swaps bring to (group, block)

@@ -8,36 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
 import msgspec
 
 from .errors import Fault, TraceError
+from .raw import ANY_VERSION, OBSERVES
 from .repeats import LineDecoder
+from .steady import Steady, SteadyDeliver, SteadyStep
 from .streams import LINE_LIMIT, Lines, display_name, opened, unpacked
 from .strict import refuse_duplicate_keys
 from .structure import Structure
-from .wire import DECODER, VERSION, Deliver, Footer, Header, Line, Step
+from .wire import DECODER, VERSION, Footer, Header, Line
 
 _UTF8_BOM: Final = b"\xef\xbb\xbf"
 _UTF16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
-
-
-class _Version(msgspec.Struct, gc=False):
-    """What every version of a header has; a newer one may have fields unknown here, so the rest is not looked at."""
-
-    event: str
-    trace: int = VERSION
-
-
-class _Observes(msgspec.Struct, gc=False):
-    """The names as they stand in the line: a set would hide that one stands there twice."""
-
-    observes: tuple[str, ...] = ()
-
-
-_VERSION_DECODER: Final = msgspec.json.Decoder(_Version)
-_OBSERVES_DECODER: Final = msgspec.json.Decoder(_Observes)
 
 
 def read(
@@ -50,12 +35,23 @@ def read(
     small multiple of the longest line. The footer is handed out only when nothing follows it. Raises TraceError, at the
     first `next()` if the source cannot be opened.
     """
+    return cast(Iterator[tuple[int, Line]], _read(source, name, limit, steadily=False))
+
+
+def read_steadily(source: str | os.PathLike[str] | BinaryIO) -> Iterator[tuple[int, Line | Steady]]:
+    """`read`, for who knows what to do with lines of which little is new: those are handed out as what is new."""
+    return _read(source, None, LINE_LIMIT, steadily=True)
+
+
+def _read(
+    source: str | os.PathLike[str] | BinaryIO, name: str | None, limit: int, steadily: bool
+) -> Iterator[tuple[int, Line | Steady]]:
     file = display_name(source) if name is None else name
     lines = None
     try:
         with opened(source) as stream:
             lines = Lines(unpacked(stream), limit)
-            yield from _checked(lines)
+            yield from _checked(lines, steadily)
     except Fault as fault:
         raise TraceError(file, lines.number if lines else 1, fault.field, fault.reason) from None
     except OSError as error:
@@ -72,10 +68,10 @@ def parse(raw: bytes) -> Line:
     return event
 
 
-def _checked(lines: Lines) -> Iterator[tuple[int, Line]]:
+def _checked(lines: Lines, steadily: bool) -> Iterator[tuple[int, Line | Steady]]:
     structure: Structure | None = None
     footer: Footer | None = None
-    decode = LineDecoder().decode
+    decode = LineDecoder(steadily).decode
     for raw in lines:
         if footer is not None:
             raise Fault("", "something follows the footer")
@@ -86,11 +82,10 @@ def _checked(lines: Lines) -> Iterator[tuple[int, Line]]:
             continue
         try:
             event = decode(raw)
-            refuse_duplicate_keys(raw, event)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise _explained(raw, error) from None
-        if type(event) is Step or type(event) is Deliver:  # nearly always
-            structure.check(event)
+        if isinstance(event, (SteadyStep, SteadyDeliver)):  # nearly always
+            structure.steady(event)
             yield lines.number, event
         elif isinstance(event, Footer):
             structure.footer(event, lines.number)
@@ -114,7 +109,7 @@ def _header(raw: bytes) -> Header:
     if raw.startswith(_UTF16_BOMS) or b"\0" in raw:
         raise Fault("", "not a trace: binary data (or UTF-16) instead of JSON lines")
     try:
-        found = _VERSION_DECODER.decode(raw)
+        found = ANY_VERSION.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass  # parse says what is wrong
     else:
@@ -123,7 +118,7 @@ def _header(raw: bytes) -> Header:
     event = parse(raw)
     if not isinstance(event, Header):
         raise Fault("event", "the first line must be the header")
-    if len(_OBSERVES_DECODER.decode(raw).observes) != len(event.observes):
+    if len(OBSERVES.decode(raw).observes) != len(event.observes):
         raise Fault("observes", "a name stands there twice")
     return event
 

@@ -2,87 +2,159 @@
 
 While requests decode steadily, a step names the same requests as the step and the delivery before it, and grants them
 the same counts. Making sixty strings a line costs more than all the rest of it; comparing the bytes costs next to
-nothing. So these arrays are taken as raw bytes first, and equal bytes give the very tuple they gave before. A delivery
-brings one token each, and tuples of a fixed length are decoded twice as fast.
+nothing. So a line is first held against the bytes it begins with if nothing has changed, and only what stands behind
+them is decoded. Where that is not so, these arrays are taken as raw bytes, and equal bytes give the very tuple they
+gave before. A delivery brings one token each, and tuples of a fixed length are decoded twice as fast.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Raw
-from msgspec.json import Decoder
 
 from . import wire
-from .fields import Count, Int64
+from .raw import COUNTS, IDS, LINE, NONE, REST, TOKENS, RawDeliver, RawStep
+from .rising import Rising
+from .steady import Steady, SteadyDeliver, SteadyStep, whole
+from .strict import refuse_duplicate_keys, rest_keys
 from .wire import Deliver, Step
 
-_NONE: Final = Raw(b"[]")
-
-
-class _Step(Step, frozen=True, tag="step"):
-    requests: Raw = _NONE  # type: ignore[assignment]
-    tokens: Raw = _NONE  # type: ignore[assignment]
-
-
-class _Deliver(Deliver, frozen=True, tag="deliver"):
-    requests: Raw = _NONE  # type: ignore[assignment]
-    tokens: tuple[tuple[Int64], ...] = ()
-
-
-_Other: TypeAlias = (
-    wire.Header
-    | wire.Arrive
-    | wire.Reject
-    | wire.Abort
-    | wire.Finish
-    | wire.Control
-    | wire.CopyStart
-    | wire.CopyDone
-    | wire.EngineError
-    | wire.Footer
-)
-_DECODER: Final[Decoder[_Step | _Deliver | _Other]] = Decoder(_Step | _Deliver | _Other)
-_IDS: Final = Decoder(tuple[str, ...])
-_COUNTS: Final = Decoder(tuple[Count, ...])
+_KEPT = 16  # frames whose requests are kept until they are delivered: more never fly, and any number would do
+_TOKENS, _START = b',"tokens":', b'start":['
+_OPEN = b'{"'  # an object that goes on with a key: its quote stands in what was passed over
+_HUGE = 1 << 62  # far from where a number would not be one of 64 bits any more
+Ids: TypeAlias = tuple[bytes, tuple[str, ...]]  # as they stand in a line, and decoded
+Counts: TypeAlias = tuple[bytes, tuple[int, ...]]
 
 
 class LineDecoder:
-    """`wire.DECODER` for the lines of one trace, in order: the same events, the same errors."""
+    """`wire.DECODER`, and `refuse_duplicate_keys`, for the lines of one trace in order: same events, same errors."""
 
-    def __init__(self) -> None:
-        """Nothing is remembered yet."""
-        self._ids: tuple[Raw, tuple[str, ...]] = (_NONE, ())
-        self._counts: tuple[Raw, tuple[int, ...]] = (_NONE, ())
+    def __init__(self, steady: bool = False) -> None:
+        """Nothing is remembered yet. `steady`: lines of which little is new are handed out as such."""
+        self._steady = steady
+        self._ids: Ids = (bytes(NONE), ())
+        self._counts: Counts = (bytes(NONE), ())
+        self._granted = b""  # what follows the frame in a step, if nothing changed; "" if nothing is remembered
+        self._starts: Rising | None = None  # of the step before, if it granted one token each
+        self._step = self._frame = 0  # the frames that are next, of steps and of deliveries
+        self._flying: dict[int, Ids] = {}
 
-    def decode(self, raw: bytes) -> wire.Line:
-        """One line. Raises what `wire.DECODER` raises."""
+    def decode(self, raw: bytes) -> wire.Line | Steady:
+        """One line. Raises what `wire.DECODER` raises, and Fault for a key that stands there twice."""
         try:
-            line: Any = _DECODER.decode(raw)  # a cast would cost as much as a field
-            if type(line) is _Deliver:
-                ids = self._ids
-                if line.requests != ids[0]:
-                    ids = self._ids = (line.requests, _IDS.decode(line.requests))
-                if line.source is None:
-                    return Deliver(
-                        line.frame, ids[1], line.tokens, line.accepted, line.disposition, line.emitted, line.proposed,
-                        line.acts,
-                    )  # fmt: skip
-            elif type(line) is _Step:
-                ids, counts = self._ids, self._counts
-                if line.requests != ids[0]:
-                    ids = self._ids = (line.requests, _IDS.decode(line.requests))
-                if line.tokens != counts[0]:
-                    counts = self._counts = (line.tokens, _COUNTS.decode(line.tokens))
-                if line.source is None:
-                    return Step(
-                        line.frame, ids[1], counts[1], line.start, line.blocks, line.sent, line.resumed, line.hits,
-                        line.drafts, line.acts, line.reason, line.observed,
-                    )  # fmt: skip
-            else:
-                whole: wire.Line = line
-                return whole
+            line = self._repeated(raw) or self._raw(raw)
         except msgspec.MsgspecError:
-            pass  # of a part it says where in the part; the whole line says it whole
-        return wire.DECODER.decode(raw)
+            line = None  # of a part it says where in the part; the whole line says it whole
+        if line is None:
+            line = wire.DECODER.decode(raw)
+            refuse_duplicate_keys(raw, line)
+        return line
+
+    def _repeated(self, raw: bytes) -> Step | Steady | None:
+        """A delivery to all whom its frame granted tokens, or a step that grants what the one before it did."""
+        begin = b'{"event":"deliver","frame":%d,"requests":' % self._frame
+        if raw.startswith(begin):
+            return self._delivered(raw, len(begin)) if self._steady else None
+        at = self._behind(raw, self._step)
+        return self._stepped(raw, at) if at else None
+
+    def _behind(self, raw: bytes, frame: int) -> int:
+        """Where the line goes on behind its tokens, if it is a step that grants what is remembered; else 0."""
+        begin = b'{"event":"step","frame":%d,"requests":' % frame
+        if self._granted and raw.startswith(begin) and raw.startswith(self._granted, len(begin)):
+            return len(begin) + len(self._granted)
+        return 0
+
+    def _delivered(self, raw: bytes, at: int) -> SteadyDeliver | None:
+        frame = self._frame
+        ids = self._flying.get(frame)
+        if ids is None or not raw.startswith(ids[0], at) or not raw.startswith(_TOKENS, at + len(ids[0])):
+            return None
+        text, n = raw[at + len(ids[0]) + len(_TOKENS) :], len(ids[1])
+        flat = text.translate(None, b"[]}")
+        # All brackets are in these places; what stands between them is n numbers, and no key is among them.
+        if not (text.startswith(b"[[") and text.endswith(b"]]}") and text.count(b"],[") == n - 1):
+            return None
+        column = TOKENS.decode(b"[" + flat + b"]")
+        if len(text) - len(flat) != 2 * n + 3 or len(column) != n:
+            return None
+        self._frame = frame + 1
+        del self._flying[frame]
+        return SteadyDeliver(frame, ids[1], column)
+
+    def _stepped(self, raw: bytes, at: int) -> Step | SteadyStep | None:
+        frame, ids, counts, starts = self._step, self._ids[1], self._counts[1], self._starts
+        step: Step | SteadyStep
+        if starts is not None and starts.rise() and raw.startswith(b'%s%s],"' % (_START, starts.text), at):
+            at += len(_START) + len(starts.text) + 3
+            rest = REST.decode(_OPEN + raw[at:])
+            if rest.start is not None:
+                return None  # twice
+            step = SteadyStep(frame, ids, counts, starts.text, rest)
+        else:
+            rest = REST.decode(_OPEN + raw[at:])
+            step = Step(
+                frame, ids, counts, rest.start, rest.blocks, rest.sent, rest.resumed, rest.hits, rest.drafts,
+                rest.acts, rest.reason, rest.observed,
+            )  # fmt: skip
+            self._starts = self._foreseen(raw, at, rest.start)
+        if rest.source is not None:
+            return None
+        if raw.count(b":", at) != rest_keys(rest):
+            refuse_duplicate_keys(raw, whole(step))
+        self._left(frame, self._ids)
+        return step
+
+    def _foreseen(self, raw: bytes, at: int, start: tuple[int, ...] | None) -> Rising | None:
+        """The starts, of which each is expected to be one more in the next step, if one token is granted to each."""
+        if not self._steady or not start or not raw.startswith(_START, at):
+            return None
+        if {*self._counts[1]} != {1} or max(start) >= _HUGE:
+            return None
+        text = raw[at + len(_START) : raw.find(b"]", at)]
+        return None if text.translate(None, b"0123456789,") else Rising(text)
+
+    def _left(self, frame: int, ids: Ids) -> None:
+        """The frame leaves, and will be delivered."""
+        self._step = frame + 1
+        if ids[1]:
+            self._flying[frame] = ids
+            if len(self._flying) > _KEPT:
+                del self._flying[next(iter(self._flying))]
+
+    def _raw(self, raw: bytes) -> wire.Line | None:
+        """Any line, as bytes where it often repeats; None if all of it must be decoded."""
+        line: Any = LINE.decode(raw)  # a cast would cost as much as a field
+        event: wire.Line = line
+        if type(line) is RawDeliver:
+            ids = self._known(line.requests, self._flying.pop(line.frame, self._ids))
+            if line.source is not None:
+                return None
+            event = Deliver(
+                line.frame, ids[1], line.tokens, line.accepted, line.disposition, line.emitted, line.proposed, line.acts
+            )
+            self._frame = line.frame + 1
+        elif type(line) is RawStep:
+            ids, counts = self._known(line.requests, self._ids), self._counts
+            if line.tokens != counts[0]:
+                counts = (bytes(line.tokens), COUNTS.decode(line.tokens))
+            if line.source is not None:
+                return None
+            event = Step(
+                line.frame, ids[1], counts[1], line.start, line.blocks, line.sent, line.resumed, line.hits, line.drafts,
+                line.acts, line.reason, line.observed,
+            )  # fmt: skip
+            if ids is not self._ids or counts is not self._counts:
+                self._ids, self._counts = ids, counts
+                # Arrays at their default count as no keys.
+                self._granted = ids[0] + _TOKENS + counts[0] + b',"' if ids[1] and counts[1] else b""
+            at = self._behind(raw, line.frame) if self._steady else 0
+            self._starts = self._foreseen(raw, at, line.start) if at else None
+            self._left(line.frame, ids)
+        refuse_duplicate_keys(raw, event)
+        return event
+
+    def _known(self, raw: msgspec.Raw, ids: Ids) -> Ids:
+        return ids if raw == ids[0] else (bytes(raw), IDS.decode(raw))

@@ -17,9 +17,10 @@ from typing import BinaryIO
 from msgspec.structs import replace
 
 from .errors import TraceError
-from .reader import read
+from .reader import read, read_steadily
+from .steady import Steady
 from .streams import display_name
-from .wire import Event, Footer, Header
+from .wire import Event, Footer, Header, Line
 
 _MARK = re.compile(r"series: part ([1-9][0-9]{0,8}) of ([A-Za-z0-9_.-]+)")
 _NAME = re.compile(r"(?P<series>.+)\.(?P<number>[0-9]{5,9})\.jsonl(?P<packed>\.gz|\.zst)?")
@@ -60,14 +61,16 @@ def heads(names: Sequence[str]) -> list[str]:
     return [n for n in names if (firsts := first(n)) is None or n in firsts or given.isdisjoint(firsts)]
 
 
-def read_all(source: str | os.PathLike[str] | BinaryIO) -> Iterator[tuple[str, int, Header | Event | Footer]]:
+def read_all(
+    source: str | os.PathLike[str] | BinaryIO, steadily: bool = False
+) -> Iterator[tuple[str, int, Line | Steady]]:
     """The lines of a trace, of all its parts if it is a series, with file and number: one header, events, one footer.
 
     The footer is that of the last part. Raises TraceError: for what `read` raises it for, for a part that is not the
-    first, for one that is missing, and for one that is of another trace.
+    first, for one that is missing, and for one that is of another trace. `steadily`: as `read_steadily` reads.
     """
     file = display_name(source)
-    lines = read(source)
+    lines: Iterator[tuple[int, Line | Steady]] = read_steadily(source) if steadily else read(source)
     number, header = next(lines)
     assert isinstance(header, Header)  # the reader yields it first, or raises
     yield file, number, header
@@ -88,7 +91,7 @@ def read_all(source: str | os.PathLike[str] | BinaryIO) -> Iterator[tuple[str, i
             yield file, number, footer
             return
         part, file = part + 1, following
-        lines = read(file)
+        lines = read_steadily(file) if steadily else read(file)
         _, again = next(lines)
         assert isinstance(again, Header)  # as above
         if part_of(again) != (name, part) or _bare(again) != _bare(header):
@@ -96,8 +99,8 @@ def read_all(source: str | os.PathLike[str] | BinaryIO) -> Iterator[tuple[str, i
 
 
 def _events(
-    file: str, lines: Iterator[tuple[int, Header | Event | Footer]]
-) -> Generator[tuple[str, int, Event], None, tuple[int, Footer]]:
+    file: str, lines: Iterator[tuple[int, Line | Steady]]
+) -> Generator[tuple[str, int, Event | Steady], None, tuple[int, Footer]]:
     for number, line in lines:
         if isinstance(line, Footer):
             return number, line

@@ -88,9 +88,9 @@ class Lines:
         parts: list[bytes] = []
         size = 0
         for chunk in self._chunks:
-            pieces = chunk.split(b"\n")
-            last = pieces.pop()
-            for piece in pieces:
+            start, end = 0, chunk.find(b"\n")
+            while end >= 0:  # splitting would look at every byte by itself
+                piece = chunk[start:end]
                 if size + len(piece) > self._limit:
                     self._too_long()
                 if parts:
@@ -100,9 +100,10 @@ class Lines:
                     size = 0
                 yield piece
                 self.number += 1
-            if last:
-                parts.append(last)
-                size += len(last)
+                start, end = end + 1, chunk.find(b"\n", end + 1)
+            if start < len(chunk):
+                parts.append(chunk[start:])
+                size += len(chunk) - start
                 if size > self._limit:
                     self._too_long()
         if parts:

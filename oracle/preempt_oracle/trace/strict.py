@@ -23,6 +23,7 @@ from typing import Final, get_args
 import msgspec
 
 from .errors import Fault
+from .raw import Rest
 from .wire import (
     ENCODER,
     NOTHING_OBSERVED,
@@ -78,11 +79,13 @@ def _refuse(pairs: list[tuple[str, object]]) -> None:
 
 
 def _step_keys(step: Step) -> int:
+    return 2 + (step.requests != ()) + (step.tokens != ()) + rest_keys(step)  # event, frame
+
+
+def rest_keys(step: Step | Rest) -> int:
+    """Keys of a step behind its `tokens`, and of what is in them, that are not at their default."""
     keys = (
-        2  # event, frame
-        + (step.requests != ())
-        + (step.tokens != ())
-        + (step.start is not None)
+        (step.start is not None)
         + (step.blocks != ())
         + (step.sent != ())
         + (step.resumed != ())
@@ -99,19 +102,8 @@ def _step_keys(step: Step) -> int:
 
 
 def _observed_keys(observed: Observed) -> int:
-    return (
-        (observed.free is not None)
-        + (observed.free_ids is not None)
-        + (observed.running is not None)
-        + (observed.waiting is not None)
-        + (observed.held is not None)
-        + (observed.refs is not None)
-        + (observed.swapped is not None)
-        + (observed.loading is not None)
-        + (observed.host_free is not None)
-        + (observed.preemptions is not None)
-        + (observed.cached is not None)
-    )
+    read = msgspec.structs.astuple(observed)
+    return len(read) - read.count(None)
 
 
 def _flat_keys(one: Act | Line) -> int:

@@ -12,6 +12,8 @@ from preempt_spec.events import OBSERVABLE
 
 from . import wire
 from .errors import Fault
+from .raw import Rest
+from .steady import Steady, SteadyStep
 from .wire import NOTHING_OBSERVED, Deliver, Step
 
 _LABELS = (wire.Publish, wire.Withdraw, wire.Pin, wire.Unpin, wire.Unfence, wire.Shed)
@@ -37,7 +39,7 @@ class Structure:
             raise Fault("trace", f"version {header.trace} is not supported, only version {wire.VERSION}")
         if not header.groups:
             raise Fault("groups", "empty: a trace has at least one group")
-        unknown = sorted(header.observes - OBSERVABLE.keys())
+        unknown = sorted(header.observes.difference(OBSERVABLE))
         if unknown:
             raise Fault("observes", f"unknown: {', '.join(unknown)} (known: {', '.join(sorted(OBSERVABLE))})")
         for i, kv in enumerate(header.groups):
@@ -80,6 +82,11 @@ class Structure:
         elif isinstance(event, wire.CopyStart):
             self._copy("blocks", event.direction, event.blocks)
 
+    def steady(self, event: Steady) -> None:
+        """The same for what a decoder knows to have as many of everything as the event before it."""
+        if type(event) is SteadyStep:
+            self._rest(event.rest, len(event.requests))
+
     def footer(self, footer: wire.Footer, line: int) -> None:
         """Raise Fault if the counts of `footer`, which stands in line `line`, are not those of the trace."""
         counted = {"lines": line, "steps": self.steps, "grants": self.grants, "preemptions": self.preemptions}
@@ -94,6 +101,9 @@ class Structure:
             _unequal("tokens", len(step.tokens), count)
         if step.start is not None and len(step.start) != count:
             _unequal("start", len(step.start), count)
+        self._rest(step, count)
+
+    def _rest(self, step: Step | Rest, count: int) -> None:
         if step.blocks:
             self._tables("blocks", step.blocks)
         if step.sent:

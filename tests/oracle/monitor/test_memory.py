@@ -84,7 +84,7 @@ def test_a_page_may_be_written_in_pieces():
 
 
 def test_what_a_frame_owes_whoever_decodes_steadily():
-    flight = Flight(("a", "b"), {}, [[], []], [], 9, (3, 7), 4)
+    flight = Flight(("a", "b"), {}, [[], []], [], 9, (-5, -1), 4)
     assert [flight["a"], flight["b"]] == [Due(1, 4, 1, 4), Due(1, 8, 1, 4)]
 
 

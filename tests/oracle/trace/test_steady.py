@@ -1,0 +1,180 @@
+"""Steady lines, read as what is new in them: the same events and the same errors as lines read whole."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preempt_oracle.trace import wire
+from preempt_oracle.trace.errors import TraceError
+from preempt_oracle.trace.reader import read, read_steadily
+from preempt_oracle.trace.steady import Steady, whole
+from preempt_oracle.trace.writer import create
+
+REQUESTS = ("a", "b:1", 'q"\\', "d")
+Outcome = tuple[list[wire.Line], str]
+
+
+def trace(steps: int, frames: int = 1, start: int = 0, requests: tuple[str, ...] = REQUESTS) -> bytes:
+    """Requests that decode, `frames` of them in flight; a table grows now and then, and one comes and goes."""
+    limits = wire.Limits(max_running=8, budget=64, max_length=2**40, frames=frames)
+    header = wire.Header("demo", "1", "vllm-fcfs", limits, pools=(wire.Pool("device", 0, 40),))
+    out = io.BytesIO()
+    with create(out, header) as to:
+        for i in range(steps + frames - 1):
+            here = requests if i % 7 != 3 else requests[:-1]
+            if i < steps:
+                blocks = (wire.Delta("a", 0, (i % 40,)),) if i % 3 == 1 else ()
+                sent = tuple(wire.Sent(d.request, 0, d.blocks) for d in blocks)
+                ones, starts = (1,) * len(here), tuple(start + i + 90 * k for k in range(len(here)))
+                observed = wire.Observed(free=(i,)) if i % 2 else wire.NOTHING_OBSERVED
+                to.write(wire.Step(i, here, ones, starts, blocks, sent, observed=observed))
+            if i >= frames - 1:
+                back = i - frames + 1
+                here = requests if back % 7 != 3 else requests[:-1]
+                to.write(wire.Deliver(back, here, tuple((1000 * k + i,) for k in range(len(here)))))
+    return out.getvalue()
+
+
+def outcome(lines: Iterator[tuple[int, wire.Line | Steady]], taken: Counter[str] | None = None) -> Outcome:
+    """What is read, whole, and the error it ends with."""
+    found: list[wire.Line] = []
+    try:
+        for number, line in lines:
+            assert number == len(found) + 1
+            if taken is not None:
+                taken[type(line).__name__] += 1
+            found.append(line if isinstance(line, wire.Header | wire.Footer) else whole(line))
+    except TraceError as error:
+        return found, f"{error.line}: {error.field}: {error.reason}"
+    return found, ""
+
+
+def steadily(content: bytes, taken: Counter[str] | None = None) -> Outcome:
+    return outcome(read_steadily(io.BytesIO(content)), taken)
+
+
+def wholly(content: bytes) -> Outcome:
+    return outcome(read(io.BytesIO(content)))
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3])
+@pytest.mark.parametrize("start", [0, 93, 10**12])
+def test_the_same_events(frames: int, start: int):
+    content, taken = trace(60, frames, start, ("a", "b:1", "c", "d")), Counter[str]()
+    found = steadily(content, taken)
+    assert found == wholly(content)
+    assert found[1] == ""
+    assert taken["SteadyStep"] > 15
+    assert taken["SteadyDeliver"] == 60
+
+
+def test_numbers_that_may_leave_64_bits_are_read_one_by_one():
+    taken = Counter[str]()
+    assert steadily(trace(30, start=2**62), taken) == wholly(trace(30, start=2**62))
+    assert "SteadyStep" not in taken
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"tokens":[[', b'"tokens":[5['),
+        (b'"tokens":[[', b'"tokens":[[['),
+        (b'"tokens":[[', b'"tokens":[[],['),
+        (b"]]}", b"]5]}"),
+        (b"]]}", b"]]5"),
+        (b"]]}", b"]] }"),
+        (b"]]}", b"]]}}"),
+        (b"]]}", b",7]]}"),
+        (b"]]}", b'],[8]],"source":"plan"}'),
+        (b"]]}", b']],"frame":9}'),
+        (b"]]}", b']],"tokens":[[1],[2],[3],[4]]}'),
+        (b"]]}", b']],"acts":[]}'),
+        (b"],[", b"],["[:1] + b"6" + b",["),
+        (b"],[", b"],6["),
+        (b"],[", b"] , ["),
+        (b"],[", b","),
+        (b"],[", b"],[-"),
+        (b"],[", b"],[0"),
+        (b"],[", b"],[ "),
+        (b"],[", b"],[1e5"),
+        (b"],[", b"],[9999999999999999999999"),
+        (b"],[", b"],[\"1\"],["),
+    ],
+)  # fmt: skip
+def test_a_delivery_that_is_not_quite_one(old: bytes, new: bytes):
+    lines = trace(30, requests=("a", "b:1", "c", "d")).split(b"\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith(b'{"event":"deliver","frame":20,'))
+    where = lines[at].index(old, lines[at].index(b'"tokens"'))
+    lines[at] = lines[at][:where] + new + lines[at][where + len(old) :]
+    content = b"\n".join(lines)
+    assert steadily(content) == wholly(content)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"start":[', b'"start":[0'),
+        (b'"start":[', b'"start":[ '),
+        (b'"start":[', b'"start":[-'),
+        (b'"start":[', b'"starts":['),
+        (b'"start":[', b'"start":[1,'),
+        (b'"start":[', b'"start":[],"start":['),
+        (b'"start":[20,', b'"start":[21,'),
+        (b'"start":[20,', b'"start":[20.0,'),
+        (b'"start":[20,', b'"start":['),
+        (b'"start":[20,110,', b'"start":[20110,'),
+        (b"]}", b"],}"),
+        (b"]}", b']}"'),
+        (b"]}", b'],"frame":20}'),
+        (b"]}", b'],"start":[20,110,200,290]}'),
+        (b"]}", b'],"requests":["a","b:1","c","d"]}'),
+        (b"]}", b'],"hits":[],"hits":[]}'),
+        (b"]}", b'],"hits":[["a",9999999999999999999999]]}'),
+        (b"]}", b'],"source":"worker"}'),
+        (b"]}", b'],"blocks":[["a",0,[40]]]}'),
+        (b"]}", b'],"blocks":[["a",1,[4]]]}'),
+        (b"]}", b'],"acts":[{"act":"unpin","blocks":[1],"after":9}]}'),
+        (b"]}", b'],"acts":[{"act":"unpin","blocks":[1],"after":1,"after":1}]}'),
+        (b"]}", b'],"observed":{"free":[1,2]}}'),
+        (b"]}", b'],"observed":{"free":[1],"free":[1]}}'),
+        (b"]}", b'],"reason":"a:b"}'),
+        (b"]}", b""),
+    ],
+)
+def test_a_step_that_is_not_quite_the_next(old: bytes, new: bytes):
+    lines = trace(30, requests=("a", "b:1", "c", "d")).split(b"\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith(b'{"event":"step","frame":20,'))
+    assert b"blocks" not in lines[at]
+    assert b"observed" not in lines[at]
+    assert lines[at].count(old) == 1
+    lines[at] = lines[at].replace(old, new)
+    content = b"\n".join(lines)
+    assert steadily(content) == wholly(content)
+
+
+@settings(max_examples=400, derandomize=True)
+@given(st.integers(0, 2**32), st.sampled_from([1, 3]))
+def test_damaged_lines(seed: int, frames: int):
+    random, content = Random(seed), trace(24, frames, 80)
+    for _ in range(random.randint(1, 3)):
+        at = random.randrange(len(content))
+        piece = random.choice([b"", b"0", b"9", b"]", b"[", b",", b'"', b":", b"}", b"\n", b" ", b"-", b'"frame":1,'])
+        content = content[:at] + piece + content[at + random.randint(0, 2) :]
+    assert steadily(content) == wholly(content)
+
+
+def test_a_file_is_read_steadily_too():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "t.jsonl")  # noqa: PTH118 - a str, as users give it
+        with open(path, "wb") as file:  # noqa: PTH123
+            file.write(trace(20))
+        assert outcome(read_steadily(path)) == wholly(trace(20))
