@@ -157,6 +157,7 @@ def third(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 GOOD = FOLDER / "traces" / "fcfs-cached.vllm-0.33.0.jsonl"
 
 
+@pytest.mark.as_written
 def test_a_verdict_does_not_depend_on_advice_and_tells_of_it(third):
     before = check(GOOD, spec=SPEC_VERSION)
     assert before.verdict is Verdict.CONFORMS
@@ -172,6 +173,7 @@ def test_a_verdict_does_not_depend_on_advice_and_tells_of_it(third):
     assert failure.frame == 2
 
 
+@pytest.mark.as_written
 def test_an_advisory_rule_that_held_or_was_not_exercised_is_no_part_of_the_core_either(third, monkeypatch):
     name = "vllm-fcfs"
     profile = evolve(PROFILES[name], core=(*PROFILES[name].core, third))
@@ -186,6 +188,7 @@ def test_an_advisory_rule_that_held_or_was_not_exercised_is_no_part_of_the_core_
     assert dict(later.times) == {third: 1}
 
 
+@pytest.mark.as_written
 def test_a_driven_run_goes_on_behind_advice(third):
     config = Config("vllm-fcfs", 4, 2, 3, 16, 8)
     scenario = Scenario(config, (Add("a", (1, 2, 3), 5), Add("b", (4, 5), 5)))

