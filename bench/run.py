@@ -1,5 +1,8 @@
 """`make bench`: how fast the oracle is, every figure of one run, so that ratios hold on any machine.
 
+The monitor is the compiled one, if that is on the path (`make bench` puts it there); `check` by the one that runs as it
+is written is measured beside it.
+
 Times are CPU time of this process, the best of several, unless the row says otherwise. The table is printed, and the
 figures are kept in bench/results/latest.json.
 """
@@ -32,7 +35,7 @@ from preempt_oracle.adapters.protocol import Session
 from preempt_oracle.adapters.reference import ReferenceEngine
 from preempt_oracle.check import check
 from preempt_oracle.drive import Run, drive
-from preempt_oracle.monitor import Monitor
+from preempt_oracle.monitor import Monitor, cohort
 from preempt_oracle.trace.convert import to_wire
 from preempt_oracle.trace.reader import read
 from preempt_oracle.verdict import Verdict
@@ -45,6 +48,7 @@ from preempt_spec.state import initial
 from preempt_spec.system import clauses, run
 
 HERE = Path(__file__).resolve().parent
+COMPILED = not cohort.__file__.endswith(".py")
 LATEST = HERE / "results" / "latest.json"
 STEPS = 5000
 STEPS_PER_MB = 345
@@ -63,6 +67,19 @@ if status.exists():
 else:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(tally.verdict.value, tally.grants, peak)
+"""
+#: Checks a trace some times, and prints the CPU seconds of the quickest.
+_AS_WRITTEN = """
+import sys, time
+from preempt_oracle.check import check
+from preempt_oracle.monitor import cohort
+assert cohort.__file__.endswith(".py")
+best = float("inf")
+for _ in range(5):
+    before = time.process_time()
+    check(sys.argv[1])
+    best = min(best, time.process_time() - before)
+print(best)
 """
 _FEEDS = """
 import sys
@@ -89,6 +106,15 @@ def conforming(path: Path) -> int:
     return tally.grants
 
 
+def as_written(trace: Path) -> float:
+    """CPU seconds of a check by the modules of this checkout."""
+    roots = os.pathsep.join(str(HERE.parent / root) for root in ("spec", "properties", "oracle"))
+    command = [sys.executable, "-c", _AS_WRITTEN, str(trace)]
+    return float(
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": roots}, capture_output=True, check=True).stdout
+    )
+
+
 def decoding(trace: Path, pool: int) -> Iterator[Row]:
     """Read, check, and the baseline; how scarce the pool is says how often somebody is preempted."""
     grants, preemptions = generate(trace, STEPS, pool)
@@ -101,6 +127,8 @@ def decoding(trace: Path, pool: int) -> Iterator[Row]:
         loop = min(loop, best(lambda: per_grant(trace), 1))
     yield f"decoding, a preemption every {STEPS / preemptions:.2g} steps: read alone", grants / reading, "grants/s"
     yield "… check, every rule", grants / checking, "grants/s"
+    if COMPILED:
+        yield "… the same, not compiled", grants / as_written(trace), "grants/s"
     yield "… baseline: a loop over grants, few rules", grants / loop, "grants/s"
     yield "… check / baseline", loop / checking, "times as fast"
     yield "… check / read alone", reading / checking, "times as fast"
@@ -129,6 +157,8 @@ def in_flight(folder: Path) -> Iterator[Row]:
     reading = best(lambda: sum(1 for _ in read(trace)), 5)
     yield "three frames in flight, prefix cache: read alone", grants / reading, "grants/s"
     yield "… check, every rule", grants / best(lambda: conforming(trace), 5), "grants/s"
+    if COMPILED:
+        yield "… the same, not compiled", grants / as_written(trace), "grants/s"
 
 
 def memory(full: bool) -> Iterator[Row]:
@@ -254,7 +284,12 @@ def main() -> None:
     in_production = recorder.measure()
     if in_production is not None:
         rows += recording(in_production)
-    table = Table("what", "how much", "unit", title="preempt-oracle, one run")
+    table = Table(
+        "what",
+        "how much",
+        "unit",
+        title=f"preempt-oracle, one run, monitor {'compiled' if COMPILED else 'as it is written'}",
+    )
     table.columns[1].justify = "right"
     for what, amount, unit in rows:
         table.add_row(what, f"{amount:,.0f}" if amount >= 1000 else f"{amount:.3g}", unit)
@@ -263,6 +298,7 @@ def main() -> None:
         print(f"the recorder: absent, vllm=={recorder.VERSION} is not installed (preempt-oracle engines install)")
     kept = {
         "python": platform.python_version(),
+        "compiled": COMPILED,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "load": os.getloadavg()[0],
         "msgspec": msgspec.__version__,

@@ -111,7 +111,7 @@ def _own(test: Timed) -> Timed:
 
 
 #: Of the tests of the monitor.
-QUICK = ("short_cuts", "advisory", "once_unequal", "memory", "answers")
+QUICK = ("short_cuts", "advisory", "once_unequal", "memory", "answers", "steady")
 
 
 def _quick(item: pytest.Item, what: str) -> bool:
