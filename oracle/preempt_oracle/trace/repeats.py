@@ -48,7 +48,7 @@ class LineDecoder:
         except msgspec.MsgspecError:
             line = None  # of a part it says where in the part; the whole line says it whole
         if line is None:
-            line = wire.DECODER.decode(raw)
+            line, self._starts = wire.DECODER.decode(raw), None
             refuse_duplicate_keys(raw, line)
         return line
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from preempt_oracle.equality import quiet
-from preempt_oracle.monitor import Monitor
+from preempt_oracle.monitor import Monitor, counts
 from preempt_oracle.monitor.cohort import Cohort
 from preempt_oracle.trace.convert import to_wire
 
@@ -81,3 +81,16 @@ def taken(policy: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, 
             monitor.feed(to_wire(event))
         assert not monitor.violations
     return {name: (asked[name], done[name]) for name in sorted(asked)}
+
+
+@pytest.mark.as_written
+def test_a_clause_that_the_short_cuts_do_not_know_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    looked_at_once = counts._same_clauses.__wrapped__
+    looked_at_once()
+    for known in ("_SILENT", "_ENDING"):
+        with monkeypatch.context() as patch:
+            patch.setattr(counts, known, (*getattr(counts, known), "no_such_clause"))
+            looked_at_once()  # names that are in no clause are for nobody to count
+            patch.setattr(counts, known, getattr(counts, known)[1:-1])
+            with pytest.raises(KeyError, match="clauses and short cuts differ"):
+                looked_at_once()
