@@ -61,8 +61,8 @@ zoo: setup
 
 mutants: setup
 	@$(PY) -m preempt_properties.cost_mutants
-	@$(PY) -m preempt_oracle.rule_mutants rules --sample 3
-	@$(PY) -m preempt_oracle.rule_mutants monitor --sample 20
+	@$(PY) -m preempt_oracle.rule_mutants rules --sample 6
+	@$(PY) -m preempt_oracle.rule_mutants monitor --sample 40
 
 mutants-all: setup
 	@$(PY) -m preempt_oracle.rule_mutants --write
