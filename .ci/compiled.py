@@ -57,12 +57,12 @@ class CustomBuildHook(BuildHookInterface[Any]):
         config.write_text(_CONFIG.format(roots=roots, cache=into / "mypy_cache"), encoding="utf-8")
         names = [str(f.relative_to(root)) for f in files]
         self.app.display_info(f"compiling {len(names)} modules")
-        subprocess.run(
-            [sys.executable, "-c", _BUILD, str(into), str(config), *names],
-            check=True,
-            cwd=root,
-            env={**os.environ, "MYPYPATH": roots},
-        )
+        command, env = [sys.executable, "-c", _BUILD, str(into), str(config), *names], {**os.environ, "MYPYPATH": roots}
+        try:
+            subprocess.run(command, check=True, cwd=root, env=env)
+        except BaseException:
+            shutil.rmtree(into)
+            raise
         for built in (into / "lib").rglob("*.so"):
             build_data["force_include"][str(built)] = str(built.relative_to(into / "lib"))
         build_data["pure_python"] = False

@@ -37,7 +37,7 @@ from preempt_oracle.check import check
 from preempt_oracle.drive import Run, drive
 from preempt_oracle.monitor import Monitor, cohort
 from preempt_oracle.trace.convert import to_wire
-from preempt_oracle.trace.reader import read
+from preempt_oracle.trace.reader import read_steadily
 from preempt_oracle.verdict import Verdict
 from preempt_properties.play import header, play
 from preempt_properties.workload import workload
@@ -109,10 +109,8 @@ def conforming(path: Path) -> int:
 def as_written(trace: Path) -> float:
     """CPU seconds of a check by the modules of this checkout."""
     roots = os.pathsep.join(str(HERE.parent / root) for root in ("spec", "properties", "oracle"))
-    command = [sys.executable, "-c", _AS_WRITTEN, str(trace)]
-    return float(
-        subprocess.run(command, env={**os.environ, "PYTHONPATH": roots}, capture_output=True, check=True).stdout
-    )
+    command, env = [sys.executable, "-c", _AS_WRITTEN, str(trace)], {**os.environ, "PYTHONPATH": roots}
+    return float(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
 
 
 def decoding(trace: Path, pool: int) -> Iterator[Row]:
@@ -122,7 +120,7 @@ def decoding(trace: Path, pool: int) -> Iterator[Row]:
         raise SystemExit(f"{trace}: not every grant was judged")
     reading = checking = loop = float("inf")
     for _ in range(5):  # in turn, so that a busy moment of the machine's is not one of theirs alone
-        reading = min(reading, best(lambda: sum(1 for _ in read(trace)), 1))
+        reading = min(reading, best(lambda: sum(1 for _ in read_steadily(trace)), 1))
         checking = min(checking, best(lambda: conforming(trace), 1))
         loop = min(loop, best(lambda: per_grant(trace), 1))
     yield f"decoding, a preemption every {STEPS / preemptions:.2g} steps: read alone", grants / reading, "grants/s"
@@ -154,7 +152,7 @@ def in_flight(folder: Path) -> Iterator[Row]:
     trace = folder / "3f.jsonl"
     async_trace.generate(trace, STEPS, 3)
     grants = conforming(trace)
-    reading = best(lambda: sum(1 for _ in read(trace)), 5)
+    reading = best(lambda: sum(1 for _ in read_steadily(trace)), 5)
     yield "three frames in flight, prefix cache: read alone", grants / reading, "grants/s"
     yield "… check, every rule", grants / best(lambda: conforming(trace), 5), "grants/s"
     if COMPILED:
@@ -284,12 +282,8 @@ def main() -> None:
     in_production = recorder.measure()
     if in_production is not None:
         rows += recording(in_production)
-    table = Table(
-        "what",
-        "how much",
-        "unit",
-        title=f"preempt-oracle, one run, monitor {'compiled' if COMPILED else 'as it is written'}",
-    )
+    table = Table("what", "how much", "unit")
+    table.title = f"preempt-oracle, one run, monitor {'compiled' if COMPILED else 'as it is written'}"
     table.columns[1].justify = "right"
     for what, amount, unit in rows:
         table.add_row(what, f"{amount:,.0f}" if amount >= 1000 else f"{amount:.3g}", unit)

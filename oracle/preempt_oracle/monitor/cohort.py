@@ -35,7 +35,7 @@ _NO_LABELS: tuple[int, int, Labels] = (0, 0, {})
 
 
 class Cohort:
-    """Fast steps and deliveries over a shadow. All answer None, and nothing was done, where no short cut applies."""
+    """Fast steps, deliveries and ends over a shadow. All answer None, and have judged nothing, where none applies."""
 
     def __init__(self, shadow: Shadow, active: Active, count: Counter[str]) -> None:
         self.s, self.active, self.count = shadow, active, count

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -172,9 +171,7 @@ def test_damaged_lines(seed: int, frames: int):
     assert steadily(content) == wholly(content)
 
 
-def test_a_file_is_read_steadily_too():
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "t.jsonl")  # noqa: PTH118 - a str, as users give it
-        with open(path, "wb") as file:  # noqa: PTH123
-            file.write(trace(20))
-        assert outcome(read_steadily(path)) == wholly(trace(20))
+def test_a_file_is_read_steadily_too(tmp_path: Path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(trace(20))
+    assert outcome(read_steadily(path)) == wholly(trace(20))
