@@ -12,7 +12,7 @@ from preempt_oracle.monitor.counts import Counts, Ledger
 from preempt_oracle.monitor.growth import Grown, all_grow, growing_as_told
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
-from preempt_oracle.trace.raw import Rest
+from preempt_oracle.trace.raw import Deltas, Rest
 from preempt_spec.policies.policy import Memory, Release
 from preempt_spec.view import Place
 
@@ -25,19 +25,22 @@ class Books:
         self._swaps = shadow.policy.memory is Memory.SWAP
         self._lazy = shadow.policy.release is Release.LAZY
 
-    def quiet(self, e: wire.Step | Rest) -> Grown | None:
-        """Whose tables grow, if nothing else happens in this step, and all books agree."""
+    def quiet(self, e: wire.Step | Rest, given: Deltas) -> Grown | None:
+        """Whose tables grow, if nothing else happens in this step, and all books agree.
+
+        `given`: growth that was told as it is, apart from the event.
+        """
         s = self.s
         if s.aborted or e.resumed or e.hits or s.cycle is not None or self._taxed(len(s.frames) + 1):
             return None
-        told = growing_as_told(s, e)
+        told = growing_as_told(s, e, given)
         if told is None or told.full or not all_grow(s, told.grown):
             return None
         return told.grown if self._observed(e.observed, s.memory[0].nfree - told.fresh) else None
 
-    def count_quiet(self, e: wire.Step | Rest) -> None:
+    def count_quiet(self, e: wire.Step | Rest, given: Deltas) -> None:
         """Count such a step."""
-        self.n.told += len(e.sent)
+        self.n.told += len(e.sent) + len(given)
         o = e.observed
         self._count_observed(o)
         if o.held is not None:

@@ -7,9 +7,9 @@ goes through the clauses of the specification, one micro-event at a time, at its
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from preempt_oracle.monitor.books import Books
 from preempt_oracle.monitor.change import change, forget, line_up_waiting
@@ -24,7 +24,7 @@ from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
 from preempt_oracle.trace.convert import to_spec
-from preempt_oracle.trace.raw import Rest
+from preempt_oracle.trace.raw import Deltas, Rest
 from preempt_oracle.trace.steady import SteadyDeliver, SteadyStep
 from preempt_spec import events as ev
 from preempt_spec.rules import Violation
@@ -54,7 +54,7 @@ class Cohort:
         if not self._ready(e.frame, e.drafts):
             return None
         if self._steady(e):
-            done = self._decode(e.frame, e.requests, e.start is not None, e)
+            done = self._decode(e.frame, e.requests, e.start is not None, e, ())
             if done is not None:
                 return done
         return self._mixed(e)
@@ -67,7 +67,7 @@ class Cohort:
         c = s.columns
         if c.told != s.clock or e.requests is not c.ids or e.tokens is not c.ones or not self._all_run(e.requests):
             return None
-        return self._decode(e.frame, e.requests, True, e.rest)
+        return self._decode(e.frame, e.requests, True, e.rest, e.grown)
 
     def _ready(self, frame: int, drafts: tuple[wire.Hit, ...]) -> bool:
         """Whether the cohort may go on with this frame; its columns are up to date then."""
@@ -106,10 +106,12 @@ class Cohort:
     def _all_run(self, requests: tuple[str, ...]) -> bool:
         return len(requests) == len(self.s.rows) - len(self.s.resting)
 
-    def _decode(self, frame: int, requests: tuple[str, ...], told: bool, e: wire.Step | Rest) -> list[Violation] | None:
+    def _decode(
+        self, frame: int, requests: tuple[str, ...], told: bool, e: wire.Step | Rest, given: Deltas
+    ) -> list[Violation] | None:
         """Nothing but steady decoding, growing tables and findable pages, and the engine's books agree.
 
-        `told`: the starts are in the step, and were compared.
+        `told`: the starts are in the step, and were compared. `given`: growth that stands apart from `e`.
         """
         s, n, k = self.s, self.ledger, len(requests)
         if not k or k > s.limits.budget or s.plan.published:
@@ -117,7 +119,7 @@ class Cohort:
         found = proved(s, e.acts) if e.acts else _NO_LABELS
         if found is None:
             return None
-        grown = self.books.quiet(e)
+        grown = self.books.quiet(e, given)
         if grown is None:
             return None
         if grown:
@@ -141,7 +143,7 @@ class Cohort:
         n.growth += len(grown)
         n.moves += 1
         n.step += 1
-        self.books.count_quiet(e)
+        self.books.count_quiet(e, given)
         return []
 
     # -- a delivery --------------------------------------------------------------------------------------------------
@@ -163,7 +165,7 @@ class Cohort:
         return self._deliver(e.frame, e.requests, e.column, ())
 
     def _deliver(
-        self, frame: int, requests: tuple[str, ...], tokens: Sequence[int], acts: tuple[wire.Act, ...]
+        self, frame: int, requests: tuple[str, ...], tokens: Sequence[Any], acts: tuple[wire.Act, ...]
     ) -> list[Violation] | None:
         s = self.s
         flight = s.frames.get(frame)
@@ -172,14 +174,14 @@ class Cohort:
         due = flight.owed
         if requests is not due and requests != due:
             return None
-        streams: Sequence[list[int]] = flight.streams
+        streams: list[list[int]] = flight.streams
         if len(tokens) != len(streams):
             return None
         for r in flight.loose:
             if not r.steady and not self._fits(flight, r):
                 return None
-        # A loop in C: appending is most of what a delivery costs.
-        deque(map(list.append, streams, tokens), maxlen=0)
+        for stream, token in zip(streams, tokens):  # noqa: B905 - of one length: looked at just now
+            stream.append(token)  # not seen as an int when compiled: it would be made anew
         del s.frames[frame]
         if s.loose:
             tighten(s, frame)

@@ -25,7 +25,7 @@ class Columns:
 
     def starts(self, clock: int) -> tuple[int, ...]:
         """Where each of them starts in the next step."""
-        return tuple(map(clock.__add__, self.bases))
+        return tuple([clock + base for base in self.bases])
 
     def add(self, request: str, stream: list[int], base: int) -> None:
         """One more, at the end."""

@@ -29,7 +29,7 @@ class Flight(Mapping[str, Due]):
         self,
         ids: tuple[str, ...],
         own: dict[str, Due],
-        streams: Sequence[list[int]],
+        streams: list[list[int]],
         loose: list[Req],
         tick: int,
         bases: Sequence[int] = (),

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import NamedTuple
 
 from preempt_oracle.monitor.request import Req
 from preempt_oracle.monitor.shadow import Shadow
 from preempt_oracle.trace import wire
-from preempt_oracle.trace.raw import Rest
+from preempt_oracle.trace.raw import Deltas, Rest
 
 Grown = Mapping[Req, tuple[int, ...]]  # whose tables grow, by what
 
 
-class Told(NamedTuple):
-    """Tables that grow by just what the worker is told of them, each of them once."""
+class Told:
+    """Tables that grow by just what the worker is told of them, each of them once.
 
-    grown: Mapping[Req, tuple[int, ...]]  # those of the cohort, by blocks that are free
-    full: dict[str, tuple[int, ...]]  # those described in full: of requests that are admitted, if all is well
-    fresh: int  # blocks of the first
+    `grown`: those of the cohort, by `fresh` blocks that are free; `full`: those described in full, of requests that are
+    admitted, if all is well.
+    """
+
+    __slots__ = ("fresh", "full", "grown")
+
+    def __init__(self, grown: Grown, full: dict[str, tuple[int, ...]], fresh: int) -> None:
+        self.grown, self.full, self.fresh = grown, full, fresh
 
 
-def growing_as_told(s: Shadow, e: wire.Step | Rest) -> Told | None:
-    """How the tables grow in this step; None unless all do it as told."""
+def growing_as_told(s: Shadow, e: wire.Step | Rest, told: Deltas = ()) -> Told | None:
+    """How the tables grow in this step; None unless all do it as told.
+
+    `told`: what is known to be, if that stands apart from the event.
+    """
     m, deltas, sent = s.memory[0], e.blocks, e.sent
     if len(deltas) != len(sent) or m.special():
         return None
@@ -30,13 +37,18 @@ def growing_as_told(s: Shadow, e: wire.Step | Rest) -> Told | None:
     grown: dict[Req, tuple[int, ...]] = {}
     full: dict[str, tuple[int, ...]] = {}
     fresh: list[int] = []
-    for d, x in zip(deltas, sent, strict=True):
+    here = [*told]
+    for d, x in zip(deltas, sent):  # noqa: B905 - as many: looked at just now, and to say so costs as much as a table
         name, new = d.request, d.blocks
         if x.blocks != new or x.request != name or d.group or x.group or not new:
             return None
         if x.full:
             full[name] = new
-            continue
+        else:
+            here.append((name, 0, new))
+    for name, group, new in here:
+        if group or not new:
+            return None
         r = requests.get(name)
         if r is None or not r.steady or r.apart is not None:
             return None
@@ -45,7 +57,7 @@ def growing_as_told(s: Shadow, e: wire.Step | Rest) -> Told | None:
                 return None
         fresh += new
         grown[r] = new
-    once = len(grown) + len(full) == len(sent) and len(set(fresh)) == len(fresh)
+    once = len(grown) + len(full) == len(sent) + len(told) and len(set(fresh)) == len(fresh)
     return Told(grown, full, len(fresh)) if once else None
 
 

@@ -7,7 +7,6 @@ go through the clauses of the specification, in the order in which they happened
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import compress
 from typing import cast
 
@@ -77,7 +76,8 @@ class Mixed:
                 stays = [r not in victims for r in kept]
                 kept, bases = tuple(compress(kept, stays)), tuple(compress(bases, stays))
                 k = len(kept)
-        start = tuple(map(s.clock.__add__, bases))
+        clock = s.clock
+        start = tuple([clock + base for base in bases])
         if requests[:k] != kept or e.tokens[:k] != c.ones[:k] or (e.start is not None and e.start[:k] != start):
             return None
         others = s.running[len(c.ids) :]
@@ -278,7 +278,7 @@ class Mixed:
         steady = k - len(touched)
         late = [requests[r] for r in e.requests[k:]]
         touched += late
-        streams: Sequence[list[int]] = s.columns.streams
+        streams: list[list[int]] = s.columns.streams
         if s.stale or len(streams) != k:
             streams = [requests[r].tokens for r in e.requests]
         elif late:

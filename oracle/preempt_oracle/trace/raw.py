@@ -11,11 +11,12 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from . import wire
-from .fields import VERSION, Count, Int64, Record, Source
+from .fields import VERSION, Blocks, Count, Int64, Record, Source
 from .records import NOTHING_OBSERVED, Delta, Hit, Observed, Resumed, Sent
 from .wire import Deliver, Step
 
 NONE: Final = Raw(b"[]")
+Deltas: TypeAlias = tuple[tuple[str, Count, Blocks], ...]  # what `Delta` holds, cheaper to make and to read
 
 
 class RawStep(Step, frozen=True, tag="step"):
@@ -78,4 +79,5 @@ IDS: Final = Decoder(tuple[str, ...])
 COUNTS: Final = Decoder(tuple[Count, ...])
 ANY_VERSION: Final = Decoder(AnyVersion)
 OBSERVES: Final = Decoder(Observes)
+DELTAS: Final = Decoder(Deltas)
 TOKENS: Final = Decoder(tuple[Int64, ...])

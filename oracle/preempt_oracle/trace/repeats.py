@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from . import wire
-from .raw import COUNTS, IDS, LINE, NONE, REST, TOKENS, RawDeliver, RawStep
+from .raw import COUNTS, DELTAS, IDS, LINE, NONE, REST, TOKENS, Deltas, RawDeliver, RawStep
 from .rising import Rising
 from .steady import Steady, SteadyDeliver, SteadyStep, whole
 from .strict import refuse_duplicate_keys, rest_keys
@@ -22,7 +22,9 @@ from .wire import Deliver, Step
 
 _KEPT = 16  # frames whose requests are kept until they are delivered: more never fly, and any number would do
 _TOKENS, _START = b',"tokens":', b'start":['
+_BLOCKS, _SENT = b'blocks":', b',"sent":'
 _OPEN = b'{"'  # an object that goes on with a key: its quote stands in what was passed over
+_OFTEN, _LONG = 256, 4096  # columns of counts that are kept, and bytes of each
 _HUGE = 1 << 62  # far from where a number would not be one of 64 bits any more
 Ids: TypeAlias = tuple[bytes, tuple[str, ...]]  # as they stand in a line, and decoded
 Counts: TypeAlias = tuple[bytes, tuple[int, ...]]
@@ -35,7 +37,9 @@ class LineDecoder:
         """Nothing is remembered yet. `steady`: lines of which little is new are handed out as such."""
         self._steady = steady
         self._ids: Ids = (bytes(NONE), ())
+        self._likely: Ids = self._ids  # those of the next step, but for who is admitted
         self._counts: Counts = (bytes(NONE), ())
+        self._often: dict[bytes, tuple[int, ...]] = {}
         self._granted = b""  # what follows the frame in a step, if nothing changed; "" if nothing is remembered
         self._starts: Rising | None = None  # of the step before, if it granted one token each
         self._step = self._frame = 0  # the frames that are next, of steps and of deliveries
@@ -89,10 +93,11 @@ class LineDecoder:
         step: Step | SteadyStep
         if starts is not None and starts.rise() and raw.startswith(b'%s%s],"' % (_START, starts.text), at):
             at += len(_START) + len(starts.text) + 3
+            at, grown = self._grown(raw, at)
             rest = REST.decode(_OPEN + raw[at:])
-            if rest.start is not None:
+            if rest.start is not None or (grown and (rest.blocks or rest.sent)):
                 return None  # twice
-            step = SteadyStep(frame, ids, counts, starts.text, rest)
+            step = SteadyStep(frame, ids, counts, starts.text, grown, rest)
         else:
             rest = REST.decode(_OPEN + raw[at:])
             step = Step(
@@ -107,11 +112,28 @@ class LineDecoder:
         self._left(frame, self._ids)
         return step
 
+    def _grown(self, raw: bytes, at: int) -> tuple[int, Deltas]:
+        """What joins tables, if that is next, and the worker is told of just that, and where the line goes on then."""
+        end = raw.find(_SENT, at) if raw.startswith(_BLOCKS, at) else -1
+        if end < 0:
+            return at, ()
+        text = raw[at + len(_BLOCKS) : end]
+        sent = text.replace(b"]]", b"],false]") + b',"'
+        end += len(_SENT)
+        if not raw.startswith(sent, end):
+            return at, ()
+        grown = DELTAS.decode(text)
+        # All brackets are those of arrays, so that none was replaced in a name.
+        if text.count(b"]") != 2 * len(grown) + 1:
+            return at, ()
+        return end + len(sent), grown
+
     def _foreseen(self, raw: bytes, at: int, start: tuple[int, ...] | None) -> Rising | None:
         """The starts, of which each is expected to be one more in the next step, if one token is granted to each."""
         if not self._steady or not start or not raw.startswith(_START, at):
             return None
-        if {*self._counts[1]} != {1} or max(start) >= _HUGE:
+        ones = self._counts[0]
+        if len(ones) != 2 * len(start) + 1 or ones.translate(None, b"[1,]") or sum(start) >= _HUGE:
             return None
         text = raw[at + len(_START) : raw.find(b"]", at)]
         return None if text.translate(None, b"0123456789,") else Rising(text)
@@ -137,9 +159,7 @@ class LineDecoder:
             )
             self._frame = line.frame + 1
         elif type(line) is RawStep:
-            ids, counts = self._known(line.requests, self._ids), self._counts
-            if line.tokens != counts[0]:
-                counts = (bytes(line.tokens), COUNTS.decode(line.tokens))
+            ids, counts = self._known(line.requests, self._likely), self._counted(bytes(line.tokens))
             if line.source is not None:
                 return None
             event = Step(
@@ -153,8 +173,41 @@ class LineDecoder:
             at = self._behind(raw, line.frame) if self._steady else 0
             self._starts = self._foreseen(raw, at, line.start) if at else None
             self._left(line.frame, ids)
+            self._likely = ids
+        elif type(line) is wire.Finish:
+            self._gone(line.request)
         refuse_duplicate_keys(raw, event)
         return event
 
+    def _counted(self, text: bytes) -> Counts:
+        """Counts are all ones but for a few prompts: the same again and again."""
+        if text == self._counts[0]:
+            return self._counts
+        counts = self._often.get(text)
+        if counts is None:
+            counts = COUNTS.decode(text)
+            if len(self._often) == _OFTEN:
+                self._often.clear()
+            if len(text) <= _LONG:
+                self._often[text] = counts
+        return text, counts
+
     def _known(self, raw: msgspec.Raw, ids: Ids) -> Ids:
-        return ids if raw == ids[0] else (bytes(raw), IDS.decode(raw))
+        """The ids of an array: these, or these and more behind them, or others."""
+        text = bytes(raw)  # raw itself equals no bytes
+        if text == ids[0]:
+            return ids
+        if text.startswith(ids[0][:-1] + b","):
+            return text, ids[1] + IDS.decode(b"[" + text[len(ids[0]) :])
+        return text, IDS.decode(text)
+
+    def _gone(self, request: str) -> None:
+        """The next step will grant it nothing: what is likely is the same without it, unless it was the last."""
+        text, ids = self._likely
+        # What stands between two quotes is a request, if there is no escape, or has a comma.
+        if request not in ids or b"\\" in text or "," in request:
+            return
+        name = b'"%s",' % request.encode()
+        at, i = text.find(name), ids.index(request)
+        if at >= 0:
+            self._likely = text[:at] + text[at + len(name) :], ids[:i] + ids[i + 1 :]

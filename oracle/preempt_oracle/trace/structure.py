@@ -12,7 +12,7 @@ from preempt_spec.events import OBSERVABLE
 
 from . import wire
 from .errors import Fault
-from .raw import Rest
+from .raw import Deltas, Rest
 from .steady import Steady, SteadyStep
 from .wire import NOTHING_OBSERVED, Deliver, Step
 
@@ -85,6 +85,8 @@ class Structure:
     def steady(self, event: Steady) -> None:
         """The same for what a decoder knows to have as many of everything as the event before it."""
         if type(event) is SteadyStep:
+            if event.grown:
+                self._grown(event.grown)
             self._rest(event.rest, len(event.requests))
 
     def footer(self, footer: wire.Footer, line: int) -> None:
@@ -216,6 +218,15 @@ class Structure:
             return  # all in the first group, and of ids that every group has: nearly always
         for i, each in enumerate(tables):
             self._blocks(f"{field}[{i}]", each.group, each.blocks)
+
+    def _grown(self, grown: Deltas) -> None:
+        least = self._least
+        for i, (_, group, blocks) in enumerate(grown):
+            if group:
+                self._blocks(f"blocks[{i}]", group, blocks)
+            for block in blocks:  # one, as a rule
+                if block >= least:
+                    self._blocks(f"blocks[{i}]", group, blocks)
 
     def _blocks(self, where: str, group: int, blocks: tuple[int, ...]) -> None:
         if group >= self._groups:
