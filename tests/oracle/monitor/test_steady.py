@@ -146,6 +146,13 @@ def at(frame: int, event: wire.Event) -> Callable[[list[wire.Event]], None]:
     return apply
 
 
+def grow(frame: int, *grown: tuple[str, tuple[int, ...]], free: int) -> Callable[[list[wire.Event]], None]:
+    """In that frame these tables grow, as the worker is told."""
+    blocks = tuple(wire.Delta(r, 0, some) for r, some in grown)
+    sent = tuple(wire.Sent(r, 0, some) for r, some in grown)
+    return edit(frame, wire.Step, blocks=blocks, sent=sent, observed=wire.Observed(free=(free,)))
+
+
 OBSERVES = frozenset({"blocks", "sent", "start", "free", "counts", "known", "queues", "emitted"})
 
 
@@ -158,6 +165,18 @@ OBSERVES = frozenset({"blocks", "sent", "start", "free", "counts", "known", "que
         (edit(20, wire.Step, observed=wire.Observed(free=(5,))), {"pool/conserve"}),
         (edit(20, wire.Deliver, tokens=((1,), (2, 3), (4,))), {"output/stream"}),
         (edit(20, wire.Deliver, requests=("a", "c", "b")), set()),
+        (grow(18, ("a", (6,)), ("b", (7,)), ("c", (8,)), free=51), set()),
+        (grow(18, ("a", (50,)), ("b", (51,)), ("c", (52,)), free=51), set()),
+        (grow(18, ("c", (8,)), ("b", (7,)), ("a", (6,)), free=51), set()),
+        (grow(18, ("a", (6,)), ("b", (7,)), ("c", (8,)), free=50), {"pool/conserve"}),
+        (grow(18, ("a", (6,)), ("b", (6,)), ("c", (8,)), free=51), {"pool/conserve"}),
+        (grow(18, ("a", (6,)), ("b", (0,)), ("c", (8,)), free=51), {"pool/conserve"}),
+        (grow(18, ("a", (6,)), ("b", (7,)), free=52), None),
+        (grow(18, ("a", (6,)), ("b", (7,)), ("c", ()), free=52), None),
+        (grow(18, ("a", (6,)), ("b", (7,)), ("c", (8, 9)), free=50), None),
+        (grow(18, ("a", (6,)), ("b", (7,)), ("a", (8,)), free=51), None),
+        (grow(18, ("a", (6,)), ("b", (7,)), ("d", (8,)), free=51), None),
+        (grow(20, ("a", (50,)), free=50), None),
         (at(20, wire.Abort("b", blocks=((1, 4, 7),))), None),
         (at(20, wire.Control("pause")), None),
         (at(20, wire.Arrive("d", (1, 2, 3), 5, arrival=9)), None),
