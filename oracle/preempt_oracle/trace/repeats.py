@@ -25,6 +25,7 @@ _TOKENS, _START = b',"tokens":', b'start":['
 _BLOCKS, _SENT = b'blocks":', b',"sent":'
 _OPEN = b'{"'  # an object that goes on with a key: its quote stands in what was passed over
 _OFTEN, _LONG = 256, 4096  # columns of counts that are kept, and bytes of each
+_FEW = 1 << 16  # bytes of requests in which it costs little to look for one that ended
 _HUGE = 1 << 62  # far from where a number would not be one of 64 bits any more
 Ids: TypeAlias = tuple[bytes, tuple[str, ...]]  # as they stand in a line, and decoded
 Counts: TypeAlias = tuple[bytes, tuple[int, ...]]
@@ -205,7 +206,7 @@ class LineDecoder:
         """The next step will grant it nothing: what is likely is the same without it, unless it was the last."""
         text, ids = self._likely
         # What stands between two quotes is a request, if there is no escape, or has a comma.
-        if request not in ids or b"\\" in text or "," in request:
+        if len(text) > _FEW or request not in ids or b"\\" in text or "," in request:
             return
         name = b'"%s",' % request.encode()
         at, i = text.find(name), ids.index(request)
