@@ -133,6 +133,8 @@ def against(engine: str, warm: int, workloads: int) -> list[Row]:
     steps = driven(workloads)
     mine, its = process_time() - mine, living() - its
     session.close()
+    if not its:
+        raise SystemExit(f"{engine}: no process of its own, or none whose time can be read here")
     return [
         (f"{engine}: its process, scheduler and adapter", 1e6 * its / steps, "µs/step"),
         ("… the harness: search, protocol, every rule", 1e6 * mine / steps, "µs/step"),

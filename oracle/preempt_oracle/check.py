@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import PurePath
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from attrs import evolve
 
@@ -114,11 +114,11 @@ def _check(
     see = scenery.see if known is not None else None
     show = film(monitor) if film is not None else None
     feed = monitor.feed
-    behind_header = cast(Iterator[tuple[str, int, wire.Event | wire.Footer | Steady]], lines)  # the reader yields one
-    for file, number, event in behind_header:
+    for file, number, event in lines:
         if isinstance(event, wire.Footer):
             lost = event.lost
             continue
+        assert not isinstance(event, wire.Header)  # the reader yields one
         tail.append(event)
         if see is not None:
             see(whole(event))

@@ -133,7 +133,7 @@ class LineDecoder:
         """The starts, of which each is expected to be one more in the next step, if one token is granted to each."""
         if not self._steady or not start or not raw.startswith(_START, at):
             return None
-        ones = self._counts[0]
+        ones = self._counts[0]  # as many as starts, each of one digit
         if len(ones) != 2 * len(start) + 1 or ones.translate(None, b"[1,]") or sum(start) >= _HUGE:
             return None
         text = raw[at + len(_START) : raw.find(b"]", at)]

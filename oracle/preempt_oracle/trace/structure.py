@@ -220,6 +220,7 @@ class Structure:
             self._blocks(f"{field}[{i}]", each.group, each.blocks)
 
     def _grown(self, grown: Deltas) -> None:
+        """`_tables`, of tuples; what is sent is the same."""
         least = self._least
         for i, (_, group, blocks) in enumerate(grown):
             if group:
